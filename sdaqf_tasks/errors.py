@@ -1,0 +1,149 @@
+"""This module names every way in which the program can say no.
+
+A refusal is a value: a `Reason`, a place, a sentence. Whatever is not an `SdaqfError` is a defect and keeps its
+traceback. The table below is the only list of reasons; `docs/errors.md` is generated from it, exit codes and HTTP
+statuses belong to it, and artifacts quote its identifiers in their exclusions.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+Place = str | Sequence[str | int]
+
+MESSAGE_LIMIT = 600
+"""Characters that a message may have; the rest is cut."""
+
+
+class Reason(enum.Enum):
+    """Why something was refused: identifier, when it happens, what to do next, HTTP status."""
+
+    when: str
+    todo: str
+    status: int
+
+    def __new__(cls, value: str, when: str, todo: str, status: int = 409) -> Reason:
+        member = object.__new__(cls)
+        member._value_ = value
+        member.when, member.todo, member.status = when, todo, status
+        return member
+
+    # Bytes that are not what they should be
+    MALFORMED_JSON = ("malformed-json", "The bytes are not strict JSON.", "Write the file again with the program that made it.", 400)
+    MALFORMED_YAML = ("malformed-yaml", "The text is outside the YAML subset of manifests.", "Correct the line that is shown.", 400)
+    MALFORMED_TOML = ("malformed-toml", "The settings file is not TOML.", "Correct the line that is named.", 400)
+    NOT_UTF8 = ("not-utf8", "The bytes are not strict UTF-8.", "Save the file as UTF-8.", 400)
+    TOO_LARGE = ("too-large", "The bytes exceed the bound of their kind.", "Make it smaller; the message names the bound.", 400)
+
+    # Values that break their contract
+    CONTRACT_INVALID = ("contract-invalid", "A value breaks the contract of its record.", "Look at the member that is named.", 400)
+    IDENTITY_MISMATCH = ("identity-mismatch", "An id or digest is not that of its content.", "The artifact was edited or damaged: build it again.", 400)
+    ARTIFACT_TYPE = ("artifact-type", "The artifact is of another type than this place takes.", "Give the artifacts in the order of the usage line.", 400)
+    MANIFEST_INVALID = ("manifest-invalid", "The manifest says something that cannot be meant.", "Correct the line that is shown.", 400)
+    SETTINGS_INVALID = ("settings-invalid", "The settings hold something unknown or contradictory.", "Correct the key that is named.", 400)
+
+    # Sources and references that cannot be adopted (also exclusion reasons inside artifacts)
+    PROVENANCE_INVALID = ("provenance-invalid", "A file named as provenance is not the one that was recorded.", "Read what changed, then compile the manifest again.")
+    AUTHORITY_INVALID = ("authority-invalid", "The source claims an authority that its kind, scope or producer does not allow.", "Claim a lower authority, or correct kind and producer.")
+    SOURCE_BYTE_LIMIT = ("source-byte-limit", "A source has more than 262,144 bytes, or a reference more than 1,048,576.", "Split the file; no part of a larger one can be a source.")
+    CHANGED = ("changed", "The file changed while it was read, or reads differently than recorded.", "Run again; if it stays, compile the manifest again.")
+    DIGEST_MISMATCH = ("digest-mismatch", "The file is not the one that was recorded.", "Read what changed, then compile the manifest again.")
+    MISSING_OR_UNREADABLE = ("missing-or-unreadable", "The file is missing, a link, not a regular file, not UTF-8, or shorter than the lines asked for.", "Restore the file or correct its path and lines.", 404)
+    INVALID_JSON = ("invalid-json", "A source said to be immutable is not strict JSON.", "Correct the file, or give it another freshness.")
+    SOURCE_TEXT_LIMIT = ("source-text-limit", "The selected text has more than 65,536 characters.", "Name a section, a symbol or lines of it.")
+    SECRET_SHAPED = ("secret-shaped", "The selected text looks like a key or a token.", "Take the secret out, or select other lines.")
+    TOTAL_SOURCE_BYTE_LIMIT = ("total-source-byte-limit", "The files of all sources together exceed 8,388,608 bytes.", "Leave out the largest sources.")
+    PROVENANCE_UNAVAILABLE = ("provenance-unavailable", "A file named as provenance cannot be read as recorded.", "Restore it, then build again.")
+
+    # Nodes left out by a query (exclusion reasons inside artifacts)
+    SENSITIVITY_CLEARANCE = ("sensitivity-clearance", "The node is more sensitive than the query is cleared for.", "Raise the clearance if the reader may see it.")
+    STALE = ("stale", "as_of lies outside the window in which the observation holds.", "Observe again.")
+    NOT_RETRIEVED = ("not-retrieved", "Nothing in the query leads to the node.", "Name it: require, seeds, terms or identifiers.")
+    CONTRADICTION_CLOSURE_UNAVAILABLE = ("contradiction-closure-unavailable", "The node contradicts another one that cannot be taken.", "Settle the other end first; its own reason says why.")
+    NODE_BUDGET = ("node-budget", "The budget's number of nodes is used up.", "Raise budget.nodes.")
+    EDGE_BUDGET = ("edge-budget", "The budget's number of edges is used up.", "Raise budget.edges.")
+    BYTE_BUDGET = ("byte-budget", "The budget's bytes are used up.", "Raise the budget, or name what matters.")
+
+    # Policy over artifacts
+    CANDIDATE_MISMATCH = ("candidate-mismatch", "The tree is not the one that the artifact is bound to.", "Build again on the present tree.")
+    CANDIDATE_MOVED = ("candidate-moved", "The tree changed while it was read.", "Let the other program finish, then run again.")
+    CANONICAL_INVALID = ("canonical-invalid", "There is not exactly one canonical specification as the rules want it.", "Declare one `specification:`.")
+    DUPLICATE_LOCATOR = ("duplicate-locator", "Two sources are the same lines of one file.", "Leave one of them out.")
+    OWNER_ROOT = ("owner-root", "An owner root is needed and not given, or given and not needed.", "Give --owner-root exactly where owner sources are used.")
+    CHAIN_MISMATCH = ("chain-mismatch", "The artifacts do not belong to one another.", "Give artifacts of one chain, or build them again.")
+    REQUIRED_UNKNOWN = ("required-unknown", "The query names a node that the graph does not have.", "Compile the query again from this graph.")
+    REQUIRED_NOT_CLEARED = ("required-not-cleared", "Required context is more sensitive than the query is cleared for.", "Raise the clearance if the reader may see it.")
+    REQUIRED_STALE = ("required-stale", "Required context is outside its window at as_of.", "Observe again, then build.")
+    REQUIRED_EXPIRED = ("required-expired", "Required context has expired by today's clock.", "Observe again, then build.")
+    REQUIRED_UNAVAILABLE = ("required-unavailable", "Required context cannot be read as recorded.", "The message names the member and the cause.")
+    REQUIRED_OVER_BUDGET = ("required-context-over-budget", "Required context does not fit the budget.", "Raise the budget, take a section of the largest, or require fewer.")
+    TRAVERSAL_BOUND = ("traversal-bound", "What is reachable exceeds the query's depth, edges or nodes.", "Raise the bound that is named, or allow fewer edge types.")
+    UNPUBLISHABLE = ("unpublishable", "The result could not be read back by anybody.", "Raise the clearance or settle the contradictions that are named.")
+    PROPOSAL_INVALID = ("proposal-invalid", "The host summary proposal does not fit its snapshot.", "Make the proposal again from this snapshot.")
+    ABOVE_CLEARANCE = ("above-clearance", "The document is more sensitive than this output is cleared for.", "--clearance says otherwise, if the reader may see it.", 403)
+    CONTRADICTION_HIDDEN = ("contradiction-hidden", "A contradiction of a required source would vanish, because its other end was left out.", "Settle the source that was left out.")
+    RENDER_TARGET = ("render-target", "A source is the file that the manifest renders into.", "Leave it out, or render into another file.")
+
+    # The repository and the machine
+    NOT_A_REPOSITORY = ("not-a-repository", "There is no git work tree whose top is this folder.", "Give the top of a work tree.", 404)
+    ROOT_IS_A_LINK = ("root-is-a-link", "The root itself is a symbolic link.", "Use the path that it points to.")
+    REPOSITORY_UNSUPPORTED = ("repository-unsupported", "The repository is of a kind that the format cannot describe.", "The message says which, and what to do.")
+    REPOSITORY_UNBORN = ("repository-unborn", "HEAD has no commit yet.", "Make the first commit.")
+    FOREIGN_OWNER = ("foreign-owner", "The repository belongs to another user.", "Set SDAQF_ALLOW_OWNER to that user's number if you trust it.", 403)
+    TREE_ENTRY = ("tree-entry", "The tree holds something that cannot be part of it.", "Remove or ignore the path that is named.")
+    TREE_LIMIT = ("tree-limit", "The tree exceeds a limit.", "Exclude paths, or raise the limit that is named.")
+    GIT_MISSING = ("git-missing", "There is no git program.", "Install git.", 500)
+    GIT_FAILED = ("git-failed", "Git did not answer as it should.", "Run `git fsck`; the message quotes what git said.")
+    OUTPUT_NOT_IGNORED = ("output-not-ignored", "Git would list what the program writes.", "Ignore the output folder, and untrack what is in it.")
+    OWNER_SOURCES_SKIPPED = ("owner-sources-skipped", "The manifest has owner sources and no owner root is given.", "Give --owner-root or SDAQF_OWNER_ROOT.")
+
+    # Places to write
+    OUTPUT_EXISTS = ("output-exists", "The output is there already.", "Choose another name; nothing is overwritten.")
+    OUTPUT_INVALID = ("output-invalid", "The output cannot be written there.", "Give a .json file in an existing folder that is not a link.", 400)
+    WRITE_FAILED = ("write-failed", "The system refused to write.", "See to space and permissions, then run again.", 500)
+    LOCKED = ("locked", "Another run holds the project.", "Wait for it, or raise --wait.")
+    OBJECT_DAMAGED = ("tampered", "A stored object is not what its name says.", "Run `sdaqf build`: it is made again.", 500)
+    OBJECT_MISSING = ("object-missing", "A stored object is not there.", "Run `sdaqf build`: it is made again.", 404)
+    NOT_BUILT = ("not-built", "Nothing has been built for this yet.", "Run `sdaqf build`.", 404)
+    UNKNOWN_NAME = ("unknown-name", "There is no manifest, query or stage of that name.", "`sdaqf status` lists them.", 404)
+
+
+class SdaqfError(Exception):
+    """A refusal. `where` is a member's path (`content/nodes/3/text`) or `file:line:column`; `todo` says what to do next.
+
+    `excerpt` holds lines that show the place. No message holds an absolute path or the text of a source.
+    """
+
+    error = "context-contract-invalid"
+
+    def __init__(self, reason: Reason, message: str, *, at: Place = (), todo: str | None = None, excerpt: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…"
+        self.where = at if isinstance(at, str) else "/".join(str(step) for step in at)
+        self.todo = todo if todo is not None else reason.todo
+        self.excerpt = tuple(excerpt)
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" if self.where else self.message
+
+
+class Malformed(SdaqfError):
+    """Not acceptable bytes: JSON, YAML, UTF-8, sizes."""
+
+
+class Invalid(SdaqfError, ValueError):
+    """A value breaks its contract. Also a ValueError, so that msgspec keeps it as a cause and adds the path."""
+
+
+class Unreadable(SdaqfError):
+    """A file could not be safely observed."""
+
+
+class Refused(SdaqfError):
+    """Well-formed, and policy says no."""
+
+
+class Conflict(SdaqfError):
+    """The place to write or the session is taken."""
