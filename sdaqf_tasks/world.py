@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from sdaqf_tasks.formats.records import RootScope
+from sdaqf_tasks.errors import Reason, Unreadable
+from sdaqf_tasks.formats.records import ArtifactReference, Locator, RootScope
 
 SOURCE_BYTES = 262_144
 """Bytes that a source file may have (FORMAT 5.1)."""
@@ -64,3 +65,37 @@ TERMINATORS = "\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
 def lines(text: str) -> list[str]:
     """The lines of FORMAT 5.3 with their terminators; the empty text is one empty line."""
     return text.splitlines(keepends=True) or [""]
+
+
+def decode(data: bytes) -> str:
+    """The text of a source file. Raises `Unreadable` where it is not strict UTF-8 or holds U+0000."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Unreadable(Reason.MISSING_OR_UNREADABLE, f"byte {error.start} is not UTF-8") from None
+    if "\0" in text:
+        raise Unreadable(Reason.MISSING_OR_UNREADABLE, "holds U+0000: a binary file is no source")
+    return text
+
+
+def observe(sources: Sources, locator: Locator) -> tuple[bytes, str]:
+    """The file behind `locator` and its selected text, unaltered (FORMAT 5).
+
+    Raises `Unreadable` with the outcome of FORMAT 5.2, in that order: the safe read, DIGEST_MISMATCH, UTF-8, U+0000, lines.
+    """
+    observed = sources.read(locator.root_scope, locator.path, SOURCE_BYTES)
+    if observed.sha256 != locator.sha256:
+        raise Unreadable(Reason.DIGEST_MISMATCH, f"{locator.path} is not the file that was recorded")
+    found = lines(decode(observed.data))
+    if locator.line_end > len(found):
+        raise Unreadable(Reason.MISSING_OR_UNREADABLE, f"{locator.path} has {len(found)} lines, not {locator.line_end}")
+    return observed.data, "".join(found[locator.line_start - 1 : locator.line_end])
+
+
+def observe_reference(sources: Sources, scope: RootScope, reference: ArtifactReference) -> None:
+    """Read a file named as provenance and compare its digest; any bytes will do.
+
+    Raises `Unreadable` with the outcome of the safe read, or PROVENANCE_INVALID where it is another file.
+    """
+    if sources.read(scope, reference.path, REFERENCE_BYTES).sha256 != reference.sha256:
+        raise Unreadable(Reason.PROVENANCE_INVALID, f"{reference.path} is not the file that was recorded as provenance")

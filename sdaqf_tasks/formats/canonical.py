@@ -1,0 +1,215 @@
+"""This module is the only door between bytes and JSON values: strict in, canonical out (FORMAT 1).
+
+    load(data)      bytes  → value      refuses whatever FORMAT 1.1 refuses
+    encode(value)   value  → C(x)       the bytes that are hashed and counted
+    render(value)   value  → bytes      the same value as published: indented, one final line feed
+    digest(data)    bytes  → SHA-256    64 uppercase hexadecimal digits
+
+A value is plain JSON (dict, list, str, int, bool, None) or a record; equal values give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import msgspec
+
+from sdaqf_tasks.errors import Malformed, Reason
+
+ARTIFACT_BYTES = 16_777_216
+"""Raw bytes of any artifact, inclusive."""
+
+SMALL_BYTES = 1_048_576
+"""Raw bytes of a Manifest, a Query or a host summary proposal, inclusive."""
+
+VALUES = 250_000
+"""Values that a document may have, the root included and keys not."""
+
+DEPTH = 64
+"""Depth that a value may stand at; the root stands at 0."""
+
+INTEGER_DIGITS = 4_300
+"""Digits of an integer literal, the sign not counted."""
+
+_CHUNK = 500
+
+
+def load(data: bytes, limit: int = ARTIFACT_BYTES) -> Any:
+    """The value of strict JSON `data`.
+
+    Raises `Malformed` with the place: `line:column` for grammar, the member's path for everything else.
+    """
+    if len(data) > limit:
+        raise Malformed(Reason.TOO_LARGE, f"{len(data)} bytes; at most {limit} are read")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Malformed(Reason.NOT_UTF8, f"byte {error.start} is not UTF-8") from None
+    try:
+        value = _parse(text, pairs=_unique, integer=_integer, number=_no_number)
+    except _Refusal:  # read again with marks in place of refusals: the check below says where they are
+        value = _parse(text, pairs=_unique_or_mark, integer=_integer_or_mark, number=_Mark.of_number)
+    _check(value)
+    return value
+
+
+def encode(value: Any, *, of_records: bool = False) -> bytes:
+    """The canonical bytes `C(value)`: ASCII, keys ascending, no white space.
+
+    `of_records` says that every member has been held against a contract narrower than the bounds here; a record itself
+    always has. Raises `Malformed` where the value is over the bounds of FORMAT 1.1 (6), has a key outside ASCII, a lone
+    surrogate, or a number that is no integer.
+    """
+    of_records = of_records or isinstance(value, msgspec.Struct)
+    if not of_records:
+        _check(value)
+    try:
+        data = msgspec.json.encode(value, order="sorted")
+    except OverflowError:  # an integer of more than 64 bits
+        return _dump(value)
+    except UnicodeEncodeError:
+        raise Malformed(Reason.MALFORMED_JSON, "a lone surrogate") from None
+    if of_records and len(data) > VALUES:  # a value takes a byte at least
+        _check(msgspec.to_builtins(value))
+    # msgspec leaves U+007F and everything beyond ASCII as it is.
+    return data if data.isascii() and b"\x7f" not in data else _dump(msgspec.to_builtins(value))
+
+
+def render(value: Any) -> bytes:
+    """The published bytes of FORMAT 1.3."""
+    return msgspec.json.format(encode(value), indent=2) + b"\n"
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 in 64 uppercase hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest().upper()
+
+
+def identity(prefix: str, value: Any) -> str:
+    """The id of a record, or of a mapping whose members are records: prefix and SHA-256 of `C(value)` (FORMAT 2.2)."""
+    return prefix + digest(encode(value, of_records=True))
+
+
+class _Refusal(Exception):
+    """The fast pass met something; the slow one says where."""
+
+
+def _parse(text: str, *, pairs: Callable[[Any], Any], integer: Callable[[str], Any], number: Callable[[str], Any]) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=pairs, parse_int=integer, parse_float=number, parse_constant=number)
+    except json.JSONDecodeError as error:
+        why = "a byte-order mark" if text.startswith("\ufeff") else error.msg[:1].lower() + error.msg[1:]
+        raise Malformed(Reason.MALFORMED_JSON, why, at=f"{error.lineno}:{error.colno}") from None
+    except RecursionError:
+        raise Malformed(Reason.MALFORMED_JSON, f"nested deeper than {DEPTH}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _Refusal
+    return found
+
+
+def _integer(literal: str) -> int:
+    # Counted by us: the interpreter's own limit can be set to anything.
+    if len(literal) <= _CHUNK:
+        return int(literal)
+    digits = literal.removeprefix("-")
+    if len(digits) > INTEGER_DIGITS:
+        raise _Refusal
+    value = 0
+    for start in range(0, len(digits), _CHUNK):
+        part = digits[start : start + _CHUNK]
+        value = value * 10 ** len(part) + int(part)
+    return -value if literal.startswith("-") else value
+
+
+def _no_number(literal: str) -> NoReturn:
+    raise _Refusal
+
+
+class _Mark:
+    """Stands in the slow pass where the fast one refused."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    @classmethod
+    def of_number(cls, literal: str) -> _Mark:
+        return cls(f"{literal[:20]} is not an integer")
+
+
+def _unique_or_mark(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, item in pairs:
+        found[key] = _Mark("a key twice in one object") if key in found else item
+    return found
+
+
+def _integer_or_mark(literal: str) -> Any:
+    try:
+        return _integer(literal)
+    except _Refusal:
+        return _Mark(f"an integer of more than {INTEGER_DIGITS} digits")
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def _check(value: Any) -> None:
+    """Bounds, keys, surrogates and number types of a plain value, level by level."""
+    count, depth, level = 0, 0, [value]
+    while level:
+        count += len(level)
+        if depth > DEPTH:
+            raise Malformed(Reason.MALFORMED_JSON, f"nested deeper than {DEPTH}")
+        if count > VALUES:
+            raise Malformed(Reason.MALFORMED_JSON, f"more than {VALUES} values")
+        below: list[Any] = []
+        for item in level:
+            if _fault(item):
+                _locate(value)
+            if isinstance(item, dict):
+                below.extend(item.values())
+            elif isinstance(item, list | tuple):
+                below.extend(item)
+        level, depth = below, depth + 1
+
+
+def _fault(item: Any) -> str:
+    """What is wrong with this one value, its members apart; empty where nothing is."""
+    if isinstance(item, str):
+        return "" if item.isascii() or _is_text(item) else "a lone surrogate"
+    if isinstance(item, dict):
+        return "" if all(isinstance(key, str) and key.isascii() for key in item) else "a key outside ASCII"
+    if isinstance(item, list | tuple | int) or item is None:
+        return ""
+    return item.why if isinstance(item, _Mark) else "only integers are numbers here"
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _locate(root: Any) -> NoReturn:
+    """Raise `Malformed` at the first faulty value in reading order."""
+    stack: list[tuple[tuple[str | int, ...], Any]] = [((), root)]
+    while stack:
+        path, item = stack.pop()
+        if why := _fault(item):
+            shown = tuple(ascii(step)[1:-1][:80] if isinstance(step, str) else step for step in path)
+            raise Malformed(Reason.MALFORMED_JSON, why, at=shown)
+        if isinstance(item, dict):
+            stack.extend(((*path, key), child) for key, child in reversed(item.items()))
+        elif isinstance(item, list | tuple):
+            stack.extend(((*path, index), child) for index, child in reversed(list(enumerate(item))))
+    raise Malformed(Reason.MALFORMED_JSON, "not strict JSON")
