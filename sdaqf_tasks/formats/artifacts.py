@@ -24,6 +24,7 @@ from sdaqf_tasks.formats.records import (
     Authority,
     Body,
     CandidateIdentity,
+    ClaimedIds,
     Edge,
     EdgeIds,
     EdgeType,
@@ -207,7 +208,9 @@ class Query(Record, frozen=True, kw_only=True):
     seed_node_ids: NodeIds
     identifiers: Texts128
     terms: Texts128
-    allowed_edge_types: Annotated[tuple[EdgeType, ...], Meta(min_length=1, max_length=7, extra={"rule": ascending})]
+    allowed_edge_types: Annotated[
+        tuple[EdgeType, ...], Meta(min_length=1, max_length=7, extra={"rule": ascending}, extra_json_schema={"uniqueItems": True})
+    ]
     budget: Budget
 
 
@@ -391,7 +394,7 @@ class Claim(Record, frozen=True, kw_only=True):
     """A sentence and the texts that it rests on. The two lists are each sorted; they are not parallel."""
 
     claim: Prose4000
-    source_node_ids: NodeIds
+    source_node_ids: ClaimedIds
     extract_sha256s: Sha256s
 
     def __post_init__(self) -> None:
@@ -404,7 +407,7 @@ class HostSummaryProposal(Record, frozen=True, kw_only=True):
     """What a host says of a Snapshot: an untrusted proposal (FORMAT 3.13)."""
 
     snapshot_id: SnapshotId
-    authority: Authority
+    authority: Annotated[Authority, Meta(extra_json_schema={"const": Authority.UNTRUSTED_PROPOSAL.value})]
     sensitivity: Adoptable
     claims: Annotated[tuple[Claim, ...], _many(1, 256, unique=False)]
 

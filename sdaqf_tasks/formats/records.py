@@ -13,7 +13,7 @@ import functools
 import re
 import typing
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
 from msgspec import Meta
@@ -166,8 +166,13 @@ PATH_PATTERN = (
 TIME_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z" + END
 
 
+def id_pattern(prefix: str) -> str:
+    """The schema pattern of the ids of one type; the runtime takes looser ones where nothing recomputes them."""
+    return f"^{prefix}[0-9A-F]{{64}}{END}"
+
+
 def _id_meta(prefix: str) -> Meta:
-    return _text(functools.partial(_id, prefix), 128, pattern=f"^{prefix}[0-9A-F]{{64}}{END}")
+    return _text(functools.partial(_id, prefix), 128, pattern=id_pattern(prefix))
 
 
 Prose100 = Annotated[str, _text(_prose, 100)]
@@ -197,6 +202,7 @@ Texts128 = Annotated[tuple[Prose500, ...], _list_of(_prose, 0, 128)]
 Reasons = Annotated[tuple[Prose500, ...], _list_of(_prose, 1, 16)]
 Sha256s = Annotated[tuple[Sha256, ...], _list_of(_sha256, 1, 64)]
 NodeIds = Annotated[tuple[NodeId, ...], _list_of(functools.partial(_id, "CTX-NODE-"), 0, 4_096)]
+ClaimedIds = Annotated[tuple[NodeId, ...], _list_of(functools.partial(_id, "CTX-NODE-"), 1, 64)]
 EdgeIds = Annotated[tuple[EdgeId, ...], _list_of(functools.partial(_id, "CTX-EDGE-"), 0, 16_384)]
 
 # ---- enumerations ---------------------------------------------------------------------------------------------------
@@ -303,7 +309,12 @@ def _rules(cls: type) -> tuple[tuple[str, Callable[[Any], None]], ...]:
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A closed JSON object. Building one applies the rule of every field; subclasses add what relates the fields."""
+    """A closed JSON object. Building one applies the rule of every field; subclasses add what relates the fields.
+
+    `schema` is what the JSON Schema says of an object beyond its fields.
+    """
+
+    schema: ClassVar[dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
         for name, rule in _rules(type(self)):
@@ -364,6 +375,12 @@ class Freshness(Record, frozen=True, kw_only=True):
     kind: FreshnessKind
     observed_at: TimeOrNull
     valid_until: TimeOrNull
+
+    schema = {
+        "if": {"properties": {"kind": {"const": "expires-at"}}},
+        "then": {"properties": {"observed_at": {"type": "string"}, "valid_until": {"type": "string"}}},
+        "else": {"properties": {"observed_at": {"type": "null"}, "valid_until": {"type": "null"}}},
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
