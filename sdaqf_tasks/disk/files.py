@@ -22,6 +22,9 @@ from typing import NamedTuple, Self
 from sdaqf_tasks.errors import Conflict, Reason, Refused, SdaqfError, Unreadable
 
 CHUNK = 1_048_576
+SETTLED_NS = 2_000_000_000
+"""How much older than an observation a time stamp must be, to tell that nothing was written since."""
+
 DEEPEST = 200
 """Folders that a path may have above its last component; each costs a descriptor while it is walked."""
 
@@ -43,6 +46,10 @@ class Mark(NamedTuple):
     @classmethod
     def of(cls, status: os.stat_result) -> Self:
         return cls(status.st_mode, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+    def settled(self, moment_ns: int) -> bool:
+        """Whether the entry was last written so long before the moment that a later write shows in the mark."""
+        return max(self.mtime_ns, self.ctime_ns) + SETTLED_NS <= moment_ns
 
 
 def shown(name: str) -> str:
@@ -88,7 +95,7 @@ class File:
         """All bytes, in pieces. Ends normally only where the file was still during the reading (FORMAT 5.1, 4 and 5)."""
         size = self.mark.size
         if stat.S_ISREG(self.mark.mode) and size > limit:
-            raise Unreadable(Reason.SOURCE_BYTE_LIMIT, f"the file has {size} bytes; at most {limit} are read here")
+            raise Unreadable(Reason.SOURCE_BYTE_LIMIT, f"the file has {size} bytes, more than are read here")
         done = 0
         while self._same and (piece := os.read(self._descriptor, min(CHUNK, size + 1 - done))):
             done += len(piece)

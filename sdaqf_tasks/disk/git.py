@@ -1,0 +1,373 @@
+"""This module asks git about a repository without letting the repository answer with a program. Nobody else runs git.
+
+Git reads its configuration from the git directory, and much of it names programs. So git is never shown the
+repository's: it runs in a private git directory with a configuration of ours, the repository's objects, and copies of
+its index, `info/exclude` and `shallow`. HEAD is resolved here. Nothing below `.git` is written, and nothing of it run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import selectors
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sdaqf_tasks.disk.files import Mark
+from sdaqf_tasks.errors import Reason, Refused
+
+ANSWER_BYTES = 67_108_864
+_ADMIN_BYTES = 1_048_576
+_REFS_BYTES = 268_435_456
+_INDEX_BYTES = 1_073_741_824
+
+_COMMIT = re.compile(rb"[0-9a-f]{40}(?=\s|\Z)")
+_REF = re.compile(rb"refs(?:/(?!\.)[^/\x00-\x20\x7f]+)+")
+_OWN_REFS = (b"HEAD", b"refs/bisect/", b"refs/worktree/", b"refs/rewritten/")
+_EXTENSIONS = frozenset({"noop", "noop-v1", "partialclone", "preciousobjects", "relativeworktrees", "worktreeconfig"})
+_HISTORY = frozenset({"cat-file", "diff-tree", "log", "ls-tree", "merge-base", "rev-list", "show"})
+_PROGRAM_OPTIONS = ("--ext-diff", "--textconv", "--filters", "--output", "--show-signature")
+
+_CONFIG = """\
+[core]
+	repositoryFormatVersion = 0
+	bare = false
+	fileMode = false
+	ignoreCase = false
+	precomposeUnicode = false
+	fsmonitor = false
+	untrackedCache = false
+	commitGraph = false
+	hooksPath = /dev/null
+	excludesFile = /dev/null
+	attributesFile = /dev/null
+[protocol]
+	allow = never
+[log]
+	showSignature = false
+	mailmap = false
+[submodule]
+	recurse = false
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+"""
+
+
+class Git:
+    """A repository as git sees it, without its configuration. The private git directory lives as long as this object."""
+
+    def __init__(self, top: Path, *, apart: Sequence[Path] = (), seconds: float = 30) -> None:
+        """`top` is a resolved folder; neither the git program nor temporary files may lie below it or below `apart`."""
+        roots = (top, *(root.resolve() for root in apart))
+        self._top, self._seconds = top, seconds
+        with _system():
+            self._layout = _layout(top)
+            _check_owner((top, top / ".git", *self._layout))
+            self._program = _program(roots)
+            self._private = _private(roots)
+        self._close = weakref.finalize(self, _remove, self._private, os.getpid())
+        self._environment = {
+            "PATH": os.defpath,
+            "LC_ALL": "C",
+            "GIT_DIR": os.fspath(self._private),
+            "GIT_WORK_TREE": os.fspath(top),
+            "GIT_OBJECT_DIRECTORY": os.fspath(self._layout.common / "objects"),
+            "GIT_CEILING_DIRECTORIES": os.fspath(top.parent),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_SYSTEM": os.devnull,
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_ALLOW_PROTOCOL": "",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_LITERAL_PATHSPECS": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_PAGER": "cat",
+        }
+        self._copies: dict[str, tuple[Mark | None, int]] = {}
+        self._judged: bytes | None = None
+        self._commit = ""
+
+    def close(self) -> None:
+        self._close()
+
+    def refresh(self) -> str:
+        """Bring the private git directory up to date; HEAD's commit, in lowercase hex. No program is run, once judged.
+
+        Raises `Refused`: REPOSITORY_UNSUPPORTED, REPOSITORY_UNBORN, GIT_FAILED.
+        """
+        with _system():
+            self._judge()
+            index = self._copy(self._layout.git / "index", "index", _INDEX_BYTES)
+            if index is not None:
+                self._copy_shared_index(index)
+            self._copy(self._layout.common / "info" / "exclude", "info/exclude", _ADMIN_BYTES)
+            self._copy(self._layout.common / "shallow", "shallow", _ADMIN_BYTES)
+            commit = _head(self._layout)
+            if commit != self._commit:
+                (self._private / "HEAD").write_text(commit + "\n", "ascii")
+                self._commit = commit
+            return commit
+
+    def listing(self, limit: int) -> bytes:
+        """What is tracked and what is neither tracked nor ignored, as of `refresh`: entries that end in NUL.
+
+        An entry is `? NAME`, or a letter, a space, `MODE COMMIT STAGE`, a tab, NAME. No submodule is entered.
+        """
+        return self._run("ls-files", "-z", "-t", "--stage", "--cached", "--others", "--exclude-standard", limit=limit)
+
+    def committed(self, commit: str) -> int:
+        """The committer's time in seconds since 1970."""
+        return int(self._run("rev-list", "--timestamp", "--no-walk", commit, "--").split()[0])
+
+    def history(self, *arguments: str, limit: int = ANSWER_BYTES) -> bytes:
+        """What a read-only question about history gives, as of `refresh`. HEAD is known, branches and tags are not."""
+        if arguments[0] not in _HISTORY or any(argument.startswith(_PROGRAM_OPTIONS) for argument in arguments):
+            raise ValueError(f"not a question about history: {arguments[0]}")
+        return self._run(*arguments, limit=limit)
+
+    def _judge(self) -> None:
+        """Refuse what the format cannot describe (PIPELINE 5). Git reads a copy of the configuration, as a plain file."""
+        linked = self._layout.git != self._layout.common
+        config = _admin(self._layout.common / "config") or b""
+        if b"worktreeconfig" in config.lower() and not linked:
+            config += b"\n" + (_admin(self._layout.git / "config.worktree") or b"")
+        if config == self._judged:
+            return
+        theirs = self._private / "theirs"
+        theirs.write_bytes(config)
+        answer = os.fsdecode(self._run("config", "--file", os.fspath(theirs), "--no-includes", "-z", "--list"))
+        settings = {key: value if equals else "true" for key, equals, value in (item.partition("\n") for item in answer.split("\0"))}
+        if settings.get("core.repositoryformatversion", "0") not in ("0", "1"):
+            raise _unsupported("its format version is unknown", "Use a repository of format version 0 or 1.")
+        for name, value in ((key[11:], value.lower()) for key, value in settings.items() if key.startswith("extensions.")):
+            if name == "objectformat" and value != "sha1":
+                raise _unsupported("its objects are not named by SHA-1", "Clone it into a repository with --object-format=sha1.")
+            if name == "refstorage" and value != "files":
+                raise _unsupported("its refs are not stored as files", "Run `git refs migrate --ref-format=files`.")
+            if name not in _EXTENSIONS | {"objectformat", "refstorage"}:
+                raise _unsupported(f"it has the unknown extension {name[:40]!a}", "Use a clone without the extension.")
+        if not linked and settings.get("core.bare", "false").lower() in ("true", "yes", "on", "1"):
+            raise _unsupported("it is bare", "Use a clone, or a work tree that `git worktree add` makes.")
+        if not linked and "core.worktree" in settings and (self._layout.git / settings["core.worktree"]).resolve() != self._top:
+            raise _unsupported("its core.worktree is another folder", "Use that folder, or unset core.worktree.")
+        self._judged = config
+
+    def _copy(self, source: Path, name: str, limit: int) -> bytes | None:
+        """Copy a file of the repository's, unless the copy is known to be the same; the bytes that were copied."""
+        began = time.time_ns()
+        try:
+            mark = Mark.of(source.stat())
+        except (FileNotFoundError, NotADirectoryError):
+            mark = None
+        known, when = self._copies.get(name, (None, 0))
+        if name in self._copies and known == mark and (mark is None or mark.settled(when)):
+            return None
+        data = _admin(source, limit)
+        target = self._private / name
+        if data is None:
+            target.unlink(missing_ok=True)
+        else:
+            target.write_bytes(data)
+        self._copies[name] = (mark, began)
+        return data or b""
+
+    def _copy_shared_index(self, index: bytes) -> None:
+        """The shared part of a split index: it is named by a digest that the index holds in binary."""
+        for old in self._private.glob("sharedindex.*"):
+            old.unlink()
+        for shared in self._layout.git.glob("sharedindex.*"):
+            name = shared.name.partition(".")[2]
+            if re.fullmatch(r"[0-9a-f]{40}", name) and bytes.fromhex(name) in index:
+                (self._private / shared.name).write_bytes(_admin(shared, _INDEX_BYTES) or b"")
+
+    def _run(self, *arguments: str, limit: int = ANSWER_BYTES) -> bytes:
+        """Git's answer. Its complaints count only where it fails. A child that answers too long or too much is killed,
+        with all that it started."""
+        with _system(), subprocess.Popen(
+            [self._program, *(argument.encode("utf-8", "surrogateescape") for argument in arguments)],
+            cwd=self._top,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        ) as child:
+            try:
+                answer, complaint = self._drain(child, arguments[0], limit)
+            except BaseException:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                raise
+        if child.returncode:
+            raise Refused(Reason.GIT_FAILED, f"git {arguments[0]} failed: {self._said(complaint)}")
+        return answer
+
+    def _drain(self, child: subprocess.Popen[bytes], command: str, limit: int) -> tuple[bytes, bytes]:
+        deadline = time.monotonic() + self._seconds
+        late = Refused(Reason.GIT_FAILED, f"git {command} did not end within {self._seconds:g} seconds (limits.git_seconds)")
+        assert child.stdout is not None and child.stderr is not None
+        answer, complaint = bytearray(), bytearray()
+        with selectors.DefaultSelector() as ready:
+            ready.register(child.stdout, selectors.EVENT_READ, answer)
+            ready.register(child.stderr, selectors.EVENT_READ, complaint)
+            while ready.get_map():
+                if (left := deadline - time.monotonic()) <= 0:
+                    raise late
+                for key, _ in ready.select(left):
+                    piece = os.read(key.fd, 262_144)
+                    if not piece:
+                        ready.unregister(key.fileobj)
+                    elif key.data is answer:
+                        answer += piece
+                        if len(answer) > limit:
+                            raise Refused(Reason.TREE_LIMIT, f"git {command} gave more than {limit} bytes", todo="Exclude or ignore paths.")
+                    elif len(complaint) < 4096:
+                        complaint += piece
+        try:
+            child.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise late from None
+        return bytes(answer), bytes(complaint)
+
+    def _said(self, complaint: bytes) -> str:
+        """The first line of a complaint, without the places of this machine."""
+        line = complaint.decode("utf-8", "replace").strip().partition("\n")[0]
+        for place in sorted((self._private, self._top, *self._layout), key=lambda place: -len(os.fspath(place))):
+            line = line.replace(os.fspath(place), "…")
+        line = re.sub(r"(?<![\w…])/[^\s'\":]+", "…", line)
+        return ascii(line)[1:-1].replace("\\u2026", "…")[:200] or "it said nothing"
+
+
+class _Layout(NamedTuple):
+    """A work tree's own git directory, and the one that it shares with other work trees (often the same)."""
+
+    git: Path
+    common: Path
+
+
+def _layout(top: Path) -> _Layout:
+    git = top / ".git"
+    if git.is_file():
+        word, _, place = (_admin(git) or b"").partition(b": ")
+        if word != b"gitdir":
+            raise Refused(Reason.NOT_A_REPOSITORY, "the file .git does not say where the git directory is")
+        git = top / os.fsdecode(place.rstrip(b"\r\n"))
+    shared = _admin(git / "commondir")
+    layout = _Layout(git, git if shared is None else git / os.fsdecode(shared.rstrip(b"\r\n")))
+    if not (os.path.lexists(git / "HEAD") and (layout.common / "objects").is_dir()):
+        raise Refused(Reason.NOT_A_REPOSITORY, "its .git is no git directory: HEAD or objects are missing")
+    return layout
+
+
+def _admin(path: Path, limit: int = _ADMIN_BYTES) -> bytes | None:
+    """A file of a git directory; None where there is none. Links count as they do for git; what is no file blocks nobody."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            return None
+        if not stat.S_ISREG(mode):
+            raise Refused(Reason.GIT_FAILED, f"{path.name} in the git directory is not a regular file")
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            data = file.read(limit + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise Refused(Reason.GIT_FAILED, f"{path.name} in the git directory cannot be read") from error
+    if len(data) > limit:
+        raise Refused(Reason.GIT_FAILED, f"{path.name} in the git directory has more than {limit} bytes")
+    return data
+
+
+def _head(layout: _Layout) -> str:
+    """HEAD's commit by our own reading: symbolic refs, loose refs, packed refs."""
+    name = b"HEAD"
+    for _ in range(5):
+        folder = layout.git if name.startswith(_OWN_REFS) else layout.common
+        value = _loose(folder / os.fsdecode(name)) or _packed(layout.common, name)
+        if value is None:
+            raise Refused(Reason.REPOSITORY_UNBORN, "HEAD has no commit yet")
+        if match := _COMMIT.match(value):
+            return match[0].decode("ascii")
+        name = value.removeprefix(b"ref:").strip()
+        if not value.startswith(b"ref:") or not _REF.fullmatch(name):
+            break
+    raise Refused(Reason.GIT_FAILED, "HEAD does not lead to a commit")
+
+
+def _loose(path: Path) -> bytes | None:
+    if path.is_symlink() and (target := os.fsencode(path.readlink())).startswith(b"refs/"):
+        return b"ref: " + target
+    return _admin(path)
+
+
+def _packed(common: Path, name: bytes) -> bytes | None:
+    found = re.search(rb"^([0-9a-f]{40}) " + re.escape(name) + rb"$", _admin(common / "packed-refs", _REFS_BYTES) or b"", re.MULTILINE)
+    return found[1] if found else None
+
+
+def _check_owner(places: Sequence[Path]) -> None:
+    """An explicit git directory switches git's own check off (PIPELINE 5)."""
+    allowed = {str(os.geteuid()), os.environ.get("SDAQF_ALLOW_OWNER", "")}
+    for place in places:
+        owner = place.stat().st_uid
+        if str(owner) not in allowed:
+            raise Refused(
+                Reason.FOREIGN_OWNER,
+                f"the repository belongs to user {owner}, not to you",
+                todo=f"If you trust it, set SDAQF_ALLOW_OWNER={owner}.",
+            )
+
+
+def _program(roots: Sequence[Path]) -> str:
+    """The git program that PATH finds first. Relative entries of PATH are passed over."""
+    for entry in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        found = Path(entry) / "git"
+        if found.is_absolute() and found.is_file() and os.access(found, os.X_OK):
+            real = found.resolve()
+            if any(place.is_relative_to(root) for place in (real, found.parent.resolve()) for root in roots):
+                raise Refused(Reason.GIT_MISSING, "the git that PATH finds lies inside the repository", todo="Correct PATH.")
+            return os.fspath(real)
+    raise Refused(Reason.GIT_MISSING, "PATH finds no git program")
+
+
+def _private(roots: Sequence[Path]) -> Path:
+    """A git directory without anything in it, in a temporary folder outside the roots."""
+    for folder in (Path(tempfile.gettempdir()).resolve(), Path("/tmp").resolve(), Path("/var/tmp").resolve()):
+        if folder.is_dir() and not any(folder.is_relative_to(root) for root in roots):
+            private = Path(tempfile.mkdtemp(prefix="sdaqf-", dir=folder))
+            for name in ("objects", "refs", "info"):
+                (private / name).mkdir()
+            (private / "HEAD").write_text("ref: refs/heads/none\n", "ascii")
+            (private / "config").write_text(_CONFIG, "ascii")
+            return private
+    raise Refused(Reason.GIT_FAILED, "there is no temporary folder outside the repository", todo="Set TMPDIR to one.")
+
+
+def _remove(private: Path, process: int) -> None:
+    if os.getpid() == process:  # not in a forked child, where the parent goes on using it
+        shutil.rmtree(private, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _system() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Refused(Reason.GIT_FAILED, f"the git directory or its private copy failed: {error.strerror}") from error
+
+
+def _unsupported(why: str, todo: str) -> Refused:
+    return Refused(Reason.REPOSITORY_UNSUPPORTED, f"the repository cannot be described: {why}", todo=todo)

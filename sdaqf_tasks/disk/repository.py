@@ -1,0 +1,331 @@
+"""This module observes the candidate: HEAD's commit, and one digest over all that git tracks or would (FORMAT 4, PIPELINE 5).
+
+Names come from git, bytes from the work tree as they are. Links are never followed, submodules never entered.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import errno
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from sdaqf_tasks.disk.files import Mark, Root, Walk, components, shown
+from sdaqf_tasks.disk.git import ANSWER_BYTES, Git
+from sdaqf_tasks.disk.globs import glob
+from sdaqf_tasks.errors import Reason, Refused, Unreadable
+from sdaqf_tasks.world import Tree
+
+UNTRACKED = "untracked:"
+"""The pattern that leaves out whatever git does not track."""
+
+LEFT_OUT = frozenset(
+    b".git .venv .coverage __pycache__ .pytest_cache .pytest-tmp .mypy_cache .ruff_cache .tox".split()
+    + b".eggs build dist htmlcov .local .sdaqf".split()
+)
+"""Components that the fallback walk leaves out (FORMAT 4.3, step 1)."""
+
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+_LAST_SECOND = 253_402_300_799
+
+
+class Limits(NamedTuple):
+    """How much a tree may hold, and how long one git may take (PIPELINE 5 and 7)."""
+
+    files: int = 100_000
+    file_bytes: int = 268_435_456
+    total_bytes: int = 4_294_967_296
+    git_seconds: float = 30
+
+
+USUAL = Limits()
+
+
+class Kind(enum.Enum):
+    """What an entry of the tree is, as the digest tells them apart."""
+
+    FILE = "file"
+    LINK = "link"
+    SUBMODULE = "submodule"
+    ABSENT = "absent"
+
+
+class Entry(NamedTuple):
+    """One name of the candidate. `commit` is a submodule's, as recorded in the index; `unmerged` where it is in conflict."""
+
+    name: str
+    parts: tuple[bytes, ...]
+    tracked: bool = True
+    commit: bytes = b""
+    unmerged: bool = False
+
+
+class Observation(NamedTuple):
+    """What was hashed, and how it looked. Where it is `settled`, equal marks tell that hashing again gives the same."""
+
+    listing: bytes
+    entries: tuple[Entry, ...]
+    marks: tuple[Mark | None, ...]
+    settled: bool
+    tree: Tree
+
+
+def find_top(start: Path) -> Path:
+    """The nearest folder, from `start` upward, that has a git directory. Raises `Refused` with NOT_A_REPOSITORY."""
+    start = start.absolute()
+    for folder in (start, *start.parents):
+        if (folder / ".git").is_file() or (folder / ".git" / "HEAD").is_file() or (folder / ".git" / "HEAD").is_symlink():
+            return folder
+    raise Refused(Reason.NOT_A_REPOSITORY, "no folder from here upward is the top of a git work tree", todo="Run `git init` first.")
+
+
+class Repository:
+    """The work tree whose top is `top`.
+
+    The first `observe` hashes every file; later ones only look whether any entry changed since (PIPELINE 5).
+    Raises `Refused`: ROOT_IS_A_LINK, NOT_A_REPOSITORY, REPOSITORY_UNSUPPORTED, FOREIGN_OWNER, GIT_MISSING, GIT_FAILED;
+    `Invalid` with SETTINGS_INVALID for a pattern that is none.
+    """
+
+    def __init__(
+        self, top: Path, *, exclude: Sequence[str] = (), exclude_untracked: bool = False, limits: Limits = USUAL, apart: Sequence[Path] = ()
+    ) -> None:
+        self._patterns = sorted({*exclude, UNTRACKED} if exclude_untracked else set(exclude))
+        self._tracked_only = UNTRACKED in self._patterns
+        self._excluded = [glob(pattern) for pattern in self._patterns if pattern != UNTRACKED]
+        self._limits = limits
+        self._last: Observation | None = None
+        self._committed: dict[str, str] = {}
+        try:
+            self.root = Root(top)
+        except Unreadable as error:
+            raise Refused(Reason.NOT_A_REPOSITORY, "the root is not a folder that can be read") from error
+        try:
+            _check_top(self.root.path)
+            self._git = Git(self.root.path, apart=apart, seconds=limits.git_seconds)
+        except BaseException:
+            self.root.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._git.close()
+        self.root.close()
+
+    def observe(self) -> Tree:
+        """The candidate as it is now.
+
+        Raises `Refused`: REPOSITORY_UNSUPPORTED, REPOSITORY_UNBORN, GIT_FAILED, TREE_ENTRY, TREE_LIMIT, CANDIDATE_MOVED.
+        """
+        head = self._git.refresh()
+        if head not in self._committed:
+            self._committed = {head: _moment(self._git.committed(head))}
+        listing = self._git.listing(max(ANSWER_BYTES, self._limits.files * 1024))
+        last = self._last
+        entries = last.entries if last and listing and last.listing == listing else self._entries(listing)
+        if not (last and last.settled and last.entries == entries and self._still(last)):
+            last = self._hash(listing, entries)
+        if not os.path.samestat(self.root.path.lstat(), os.fstat(self.root.descriptor)):
+            raise Refused(Reason.CANDIDATE_MOVED, "the root was replaced while it was read")
+        self._last = last
+        return last.tree._replace(git_head=head, committed=self._committed[head])
+
+    def history(self, *arguments: str, limit: int = ANSWER_BYTES) -> bytes:
+        """What git says about the past: `log`, `rev-list`, `show`, `cat-file`, `ls-tree`, `diff-tree`, `merge-base`.
+
+        HEAD is known, other refs are not. Paths go behind `--` and are literal. Raises `Refused` as `observe`.
+        """
+        self._git.refresh()
+        return self._git.history(*arguments, limit=limit)
+
+    def _entries(self, listing: bytes) -> tuple[Entry, ...]:
+        """The entries of the candidate in the order of the digest (FORMAT 4.3, steps 1 and 2)."""
+        listed = map(_listed, listing.split(b"\0")[:-1]) if listing else self._everything()
+        found = {entry.name: _checked(entry) for entry in listed if not self._left_out(entry)}
+        if len(found) > self._limits.files:
+            raise Refused(Reason.TREE_LIMIT, f"the tree has {len(found)} entries; limits.files is {self._limits.files}")
+        return tuple(sorted(found.values(), key=_order))
+
+    def _left_out(self, entry: Entry) -> bool:
+        return (self._tracked_only and not entry.tracked) or any(means(entry.name) for means in self._excluded)
+
+    def _everything(self) -> Iterator[Entry]:
+        """All regular files and links below the root, but those with a component that is left out. Links are not followed."""
+        folders: list[tuple[bytes, ...]] = [()]
+        with self.root.walk() as walk:
+            while folders:
+                folder = folders.pop()
+                try:
+                    with os.scandir(walk.enter(folder)) as children:
+                        for child in children:
+                            parts = (*folder, os.fsencode(child.name))
+                            if parts[-1] in LEFT_OUT:
+                                continue
+                            if child.is_dir(follow_symlinks=False):
+                                folders.append(parts)
+                            elif child.is_symlink() or child.is_file():
+                                yield Entry(_text(b"/".join(parts)), parts, tracked=False)
+                except OSError as error:
+                    raise _unreadable(error, _text(b"/".join(folder))) from error
+                if len(folders) > self._limits.files:
+                    raise Refused(Reason.TREE_LIMIT, f"the tree has over {self._limits.files} folders; limits.files is that many")
+
+    def _hash(self, listing: bytes, entries: tuple[Entry, ...]) -> Observation:
+        """One SHA-256 over all entries (FORMAT 4.3, step 4; PIPELINE 5)."""
+        began, total = time.time_ns(), 0
+        digest = hashlib.sha256()
+        if self._patterns:
+            patterns = "\n".join(self._patterns).encode("utf-8", "surrogateescape")
+            digest.update(b"\0exclude:%d\0%b\0" % (len(patterns), patterns))
+        marks: list[Mark | None] = []
+        names: dict[Kind, list[str]] = {kind: [] for kind in Kind}
+        with self.root.walk() as walk:
+            for entry in entries:
+                try:
+                    kind, mark = self._feed(digest.update, walk, entry, total)
+                except Unreadable as error:
+                    raise _moved(entry.name) from error
+                except OSError as error:
+                    raise _unreadable(error, entry.name) from error
+                names[kind].append(entry.name)
+                marks.append(mark)
+                total += mark.size if mark else 0
+        return Observation(
+            listing,
+            entries,
+            tuple(marks),
+            all(mark is None or mark.settled(began) for mark in marks),
+            Tree(
+                git_head="",
+                repository_digest=digest.hexdigest().upper(),
+                committed="",
+                files=tuple(names[Kind.FILE]),
+                links=tuple(names[Kind.LINK]),
+                submodules=tuple(names[Kind.SUBMODULE]),
+                absent=tuple(names[Kind.ABSENT]),
+                untracked=frozenset(entry.name for entry in entries if not entry.tracked),
+            ),
+        )
+
+    def _feed(self, update: Callable[[bytes], object], walk: Walk, entry: Entry, total: int) -> tuple[Kind, Mark | None]:
+        """Hash one entry by the table of PIPELINE 5, `total` bytes having gone before."""
+        mark, name = _look(walk, entry.parts), b"/".join(entry.parts)
+        if mark is None:
+            if not entry.tracked:
+                raise _moved(entry.name)
+            update(b"%b\0gitlink:40\0%b\0" % (name, entry.commit) if entry.commit else b"%b\0absent:0\0\0" % name)
+            return (Kind.SUBMODULE if entry.commit else Kind.ABSENT), None
+        if stat.S_ISLNK(mark.mode):
+            target = walk.readlink(entry.parts)
+            if _look(walk, entry.parts) != mark:
+                raise _moved(entry.name)
+            update(b"%b\0link:%d\0%b\0" % (name, len(target), target))
+            return Kind.LINK, mark
+        if not stat.S_ISREG(mark.mode):
+            raise Refused(Reason.TREE_ENTRY, "git tracks this path, and it is a FIFO, a socket or a device", at=shown(entry.name))
+        with walk.open(entry.parts) as file:
+            for size, bound, value in (
+                (file.mark.size, "file_bytes", self._limits.file_bytes),
+                (total + file.mark.size, "total_bytes", self._limits.total_bytes),
+            ):
+                if size > value:
+                    raise Refused(Reason.TREE_LIMIT, f"with this file it is {size} bytes; limits.{bound} is {value}", at=shown(entry.name))
+            update(b"%b\0%d\0" % (name, file.mark.size))
+            for chunk in file.chunks(file.mark.size):
+                update(chunk)
+            update(b"\0")
+            return Kind.FILE, file.mark
+
+    def _still(self, last: Observation) -> bool:
+        """Whether every entry looks as it did."""
+        with self.root.walk() as walk:
+            try:
+                return all(_look(walk, entry.parts) == mark for entry, mark in zip(last.entries, last.marks, strict=True))
+            except OSError:
+                return False
+
+
+def _check_top(top: Path) -> None:
+    if os.path.lexists(top / ".git"):
+        return
+    if (top / "HEAD").is_file() and (top / "objects").is_dir():
+        raise Refused(Reason.REPOSITORY_UNSUPPORTED, "the repository is bare", todo="Use a clone, or a work tree of it.")
+    for levels, folder in enumerate(top.parents, 1):
+        if os.path.lexists(folder / ".git"):
+            up = "/".join([".."] * levels)
+            raise Refused(Reason.NOT_A_REPOSITORY, "this folder lies inside a work tree", todo=f"Give its top, which is {up} from here.")
+    raise Refused(Reason.NOT_A_REPOSITORY, "there is no .git in this folder")
+
+
+def _listed(item: bytes) -> Entry:
+    """One entry of git's listing, not yet checked."""
+    if item.startswith(b"? "):
+        name = item[2:]
+        return Entry(_text(name.removesuffix(b"/")), tuple(name.split(b"/")), tracked=False)
+    state, _, name = item[2:].partition(b"\t")
+    mode, commit, stage = state.split(b" ")
+    return Entry(_text(name), tuple(name.split(b"/")), commit=commit if mode == b"160000" else b"", unmerged=stage != b"0")
+
+
+def _checked(entry: Entry) -> Entry:
+    if not entry.tracked and entry.parts[-1] == b"":
+        raise Refused(
+            Reason.TREE_ENTRY,
+            "this is another repository inside the tree, which git does not track",
+            at=shown(entry.name),
+            todo="Ignore it, exclude it, or add it as a submodule.",
+        )
+    if entry.commit and entry.unmerged:
+        raise Refused(Reason.TREE_ENTRY, "this submodule is in conflict", at=shown(entry.name), todo="Resolve the merge.")
+    try:
+        components(entry.name)
+    except Unreadable as error:
+        raise Refused(Reason.TREE_ENTRY, error.message, at=shown(entry.name)) from None
+    return entry
+
+
+def _order(entry: Entry) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    exact = tuple(entry.name.split("/"))
+    return tuple(part.casefold() for part in exact), exact
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _look(walk: Walk, parts: tuple[bytes, ...]) -> Mark | None:
+    """How the entry looks; None where nothing is there, or a folder, or where a parent is a link (PIPELINE 5)."""
+    try:
+        status = walk.lstat(parts)
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return None
+        raise
+    return None if stat.S_ISDIR(status.st_mode) else Mark.of(status)
+
+
+def _moved(name: str) -> Refused:
+    return Refused(Reason.CANDIDATE_MOVED, "this path changed while it was read", at=shown(name))
+
+
+def _unreadable(error: OSError, name: str) -> Refused:
+    if error.errno in _NOT_THERE:
+        return _moved(name)
+    return Refused(Reason.TREE_ENTRY, f"this path cannot be read: {error.strerror}", at=shown(name), todo="Make it readable, or ignore it.")
+
+
+def _moment(seconds: int) -> str:
+    """A TIME; what lies beyond the year 9999 counts as its end."""
+    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=min(max(seconds, 0), _LAST_SECOND))
+    return moment.isoformat() + "Z"
