@@ -25,10 +25,20 @@ def repository_digest(files: Mapping[str, bytes]) -> str:
 
 
 class World:
-    """Implements `world.Sources`. Change `repository`, `owner` or `git_head` at will; `before_read` may do so mid-run."""
+    """Implements `world.Sources`. Change `repository`, `owner` or `git_head` at will; `before_read` may do so mid-run.
 
-    def __init__(self, repository: Mapping[str, bytes], owner: Mapping[str, bytes] | None = None, git_head: str = "b" * 40) -> None:
-        self.repository, self.owner, self.git_head = dict(repository), dict(owner or {}), git_head
+    `digest` pins the digest of the tree, whatever the files are: a file can then change under an unchanged candidate.
+    """
+
+    def __init__(
+        self,
+        repository: Mapping[str, bytes],
+        owner: Mapping[str, bytes] | None = None,
+        git_head: str = "b" * 40,
+        *,
+        digest: str | None = None,
+    ) -> None:
+        self.repository, self.owner, self.git_head, self.digest = dict(repository), dict(owner or {}), git_head, digest
         self.reads: list[tuple[RootScope, str]] = []
         self.before_read: Callable[[str], None] = lambda path: None
 
@@ -44,4 +54,4 @@ class World:
 
     def tree(self) -> Tree:
         files = {path: data for path, data in self.repository.items() if not path.startswith("build/")}
-        return Tree(self.git_head, repository_digest(files), "2026-01-01T00:00:00Z", tuple(sorted(files)))
+        return Tree(self.git_head, self.digest or repository_digest(files), "2026-01-01T00:00:00Z", tuple(sorted(files)))
