@@ -45,20 +45,21 @@ _WINDOW = 100
 _LINE_ONE: At = (0, 0)
 
 _FORBIDDEN = re.compile("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]|\r(?!\n)")
-_GAP = re.compile(r"(?:[ \r\n,:\[\]{}-]|(?<![^ \n])#.*)*")
+_GAP = re.compile(r"(?:[ \r\n,:\[\]{}-]++|(?<![^ \n])#.*)*+")
 """All that may stand between two events: space, indicators, and comments that stand apart."""
 _BLOCK_HEADER = re.compile(r"[|>]([0-9+-]*)( *#)?")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _LONG_INTEGER = re.compile(r"-?[0-9]{19,}")
 _WORDS = {"true": True, "false": False, "null": None}
 _NODES = frozenset({ScalarEvent, MappingStartEvent, SequenceStartEvent, AliasEvent})
-_PROPERTIES = frozenset("&*!")
+_PROPERTIES = frozenset("&*!%")
 
 # Rules: what is wrong, and what to write instead
 _QUOTE = 'Quote it: "…".'
 _CLOSE = "Close the quote on its line."
 _ALIGN = "Align the keys of a mapping and the dashes of a list; nothing follows a closing quote."
 _DEEP = (f"nested deeper than {DEPTH} levels", "Write it flatter.")
+_BLANK = ("a blank line above the text is longer than the text's indentation", "Remove the spaces from blank lines.")
 _SEVERAL = ("a second document begins, and a manifest is one", "Remove the line, or write a second file.")
 _STARTS = {
     "*": ("a plain value cannot begin with `*`, the sign of an alias", 'Quote globs that begin with a star: "*.py".'),
@@ -75,7 +76,7 @@ _STRAY = {
 _PROBLEMS = {
     "mapping values are not allowed in this context": ("a `: ` where no key can be", 'Quote a value that holds `: `: "a: b".'),
     "block sequence entries are not allowed in this context": ("no list can begin here", "Begin it on its own line, or quote the value."),
-    "could not find expected ':'": ("this is neither `key: value` nor a list item", "Write `key: value`; use `|` for several lines of text."),
+    "could not find expected ':'": ("this is neither `key: value` nor a list item", "Write `key: value`; use `|` for longer text."),
     "did not find expected key": ("this belongs neither to what is above nor to the mapping around it", _ALIGN),
     "did not find expected '-' indicator": ("this belongs neither to what is above nor to the list around it", _ALIGN),
     "did not find expected ',' or ']'": ("a list in brackets goes on with `,` or `]`", "Close it, or quote the item."),
@@ -86,6 +87,11 @@ _PROBLEMS = {
     "found unexpected document indicator": ("the quote that opens here is not closed on its line", _CLOSE),
     "found invalid Unicode character escape code": ("the escape of a surrogate, or of no character", "Write the character itself."),
     "found unknown escape character": ("an unknown escape", "Write two backslashes, or use single quotes."),
+    "found unexpected ':'": ("a `:` directly before a comma or a bracket", _QUOTE),
+    "found character that cannot start any token": ("this character cannot begin a value", _QUOTE),
+    "found incompatible YAML document": _STARTS["%"],
+    "found undefined tag handle": _STARTS["!"],
+    "mapping keys are not allowed in this context": _STRAY["?"],
     "exceeded maximum nesting depth": _DEEP,
 }
 _SHOWN_WHERE_IT_BEGAN = frozenset({"could not find expected ':'", "found unexpected document indicator"})
@@ -235,7 +241,7 @@ class _Reader:
         if gap and gap.end() < start:
             raise self._between(gap.end())
         first = text[start : start + 1]
-        if (kind in _NODES and first in _PROPERTIES) or (kind is DocumentStartEvent and first == "%"):
+        if first in _PROPERTIES and (kind in _NODES or (kind is DocumentStartEvent and first == "%")):
             raise self._refusal(_at(event), *_STARTS[first])
         # the start of a collection may cover the `?` of its first key, which belongs to the next gap
         self._end = start if kind is MappingStartEvent or kind is SequenceStartEvent else event.end_mark.index
@@ -290,9 +296,11 @@ class _Reader:
         value: str = event.value
         if not event.style:
             if not value:
-                raise self._refusal(owner, "nothing is said here", 'Write a value, or "" for an empty text.')
+                raise self._refusal(owner, "an empty value", 'Write a value, or "" for an empty text.')
             if value in _WORDS:
                 return _WORDS[value]
+            if value == "-" and self._text[self._end] in ",[]{}":
+                raise self._refusal(_at(event), "a dash alone between brackets", _QUOTE)
             if _LONG_INTEGER.fullmatch(value):
                 raise self._refusal(_at(event), f"a number of more than {DIGITS} digits", _QUOTE)
             return int(value) if _INTEGER.fullmatch(value) else value
@@ -305,23 +313,28 @@ class _Reader:
         return value
 
     def _check_block(self, event: Any, column: int) -> None:
-        """Refuse a comment in the header, and leading blank lines that YAML 1.2 (8.1.1.1) forbids.
+        """Refuse what libyaml allows around a block scalar and YAML 1.2 (8.1) does not.
 
-        libyaml takes the longest of them for the indentation, and reads the text below as something else.
+        Without an indicator libyaml takes the longest leading blank line for the indentation, and reads the text
+        below it as something else.
         """
+        line, start = at = _at(event)
         header = _BLOCK_HEADER.match(self._text, event.start_mark.index)
         if header is None or header[2]:
-            raise self._refusal(_at(event), "a comment after the sign of a block of text", "Put the comment on the line above.")
-        if header[1].strip("+-"):
-            return
+            raise self._refusal(at, "a comment after the sign of a block of text", "Put the comment on the line above.")
+        if start <= column:
+            raise self._refusal(at, "a block of text begins no deeper than what it belongs to", "Put its sign after the key or the dash.")
+        indicator = header[1].strip("+-")
         longest = 0
-        for number in range(event.start_mark.line + 1, len(self._lines)):
+        for number in range(line + 1, len(self._lines)):
             indentation = _indentation(self._lines[number])
             if indentation < len(self._lines[number]):
-                if column < indentation < longest:
-                    raise self._refusal(_at(event), "a blank line above the text is longer than its indentation", "Empty it.")
-                return
+                if not indicator and column < indentation < longest:
+                    raise self._refusal(at, *_BLANK)
+                break
             longest = max(longest, indentation)
+        if indicator and longest > max(column, 0) + int(indicator):
+            raise self._refusal(at, *_BLANK)
 
     def _check_brackets(self, first: int, end: At, column: int) -> None:
         """Refuse lines between brackets that are not deeper than the block they are in (YAML 1.2, 7.4)."""
