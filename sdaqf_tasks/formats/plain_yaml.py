@@ -96,7 +96,6 @@ _PROBLEMS = {
 }
 _SHOWN_WHERE_IT_BEGAN = frozenset({"could not find expected ':'", "found unexpected document indicator"})
 
-
 _Parts: TypeAlias = "Mapping[str | int, _Spot]"
 
 
@@ -178,14 +177,14 @@ def _text(data: bytes, name: str) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8")
-        lines = data.decode("utf-8", "backslashreplace").split("\n")
+        lines = _lines(data.decode("utf-8", "backslashreplace"))
         at = _end_of(before)
         raise Malformed(Reason.NOT_UTF8, "this byte is not UTF-8", at=_place(name, at), excerpt=_excerpt(lines, at)) from None
     if found := _FORBIDDEN.search(text):
         message, todo = _forbidden(found[0])
-        raise _malformed(name, text.split("\n"), _end_of(text[: found.start()]), message, todo)
+        raise _malformed(name, _lines(text), _end_of(text[: found.start()]), message, todo)
     if not text.endswith("\n"):
-        raise _malformed(name, text.split("\n"), _end_of(text), "the file must end in a line feed", "End the last line with Enter.")
+        raise _malformed(name, _lines(text), _end_of(text), "the file must end in a line feed", "End the last line with Enter.")
     return text
 
 
@@ -213,7 +212,7 @@ class _Reader:
     def __init__(self, text: str, name: str) -> None:
         self._text = text
         self._name = name
-        self._lines = tuple(line.removesuffix("\r") for line in text.split("\n")[:-1])
+        self._lines = _lines(text)[:-1]
         self._events = _parser(text, name)
         self._end = 0
 
@@ -282,8 +281,6 @@ class _Reader:
         at = _at(event)
         if type(event) is not ScalarEvent:
             raise self._refusal(at, "a key is a text, not a mapping or a list", _QUOTE)
-        if not event.style and not event.value:
-            raise self._refusal(at, "a key is missing before `:`", "Write the key; quote a value that begins with `:`.")
         key = self._scalar(event, at, -1)
         if not isinstance(key, str):
             raise self._refusal(at, f"the key {event.value} is not a text", f'Quote it: "{event.value}".')
@@ -386,6 +383,10 @@ def _malformed(name: str, lines: Sequence[str], at: At, message: str, todo: str 
 
 def _at(event: Any) -> At:
     return event.start_mark.line, event.start_mark.column
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(line.removesuffix("\r") for line in text.split("\n"))
 
 
 def _end_of(text: str) -> At:
