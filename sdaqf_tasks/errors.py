@@ -109,6 +109,11 @@ class Reason(enum.Enum):
     UNKNOWN_NAME = ("unknown-name", "There is no manifest, query or stage of that name.", "`sdaqf status` lists them.", 404)
 
 
+def reason_of(text: str) -> Reason | None:
+    """The reason that `text` identifies, if any: artifacts made elsewhere may hold other words."""
+    return next((reason for reason in Reason if reason.value == text), None)
+
+
 class SdaqfError(Exception):
     """A refusal. `where` is a member's path (`content/nodes/3/text`) or `file:line:column`; `todo` says what to do next.
 
