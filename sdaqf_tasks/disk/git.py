@@ -196,15 +196,18 @@ class Git:
     def _run(self, *arguments: str, limit: int = ANSWER_BYTES) -> bytes:
         """Git's answer. Its complaints count only where it fails. A child that answers too long or too much is killed,
         with all that it started."""
-        with _system(), subprocess.Popen(
-            [self._program, *(argument.encode("utf-8", "surrogateescape") for argument in arguments)],
-            cwd=self._top,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        ) as child:
+        with (
+            _system(),
+            subprocess.Popen(
+                [self._program, *(argument.encode("utf-8", "surrogateescape") for argument in arguments)],
+                cwd=self._top,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            ) as child,
+        ):
             try:
                 answer, complaint = self._drain(child, arguments[0], limit)
             except BaseException:
