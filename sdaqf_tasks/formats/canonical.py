@@ -35,6 +35,8 @@ INTEGER_DIGITS = 4_300
 """Digits of an integer literal, the sign not counted."""
 
 _CHUNK = 500
+_LARGEST = 10**INTEGER_DIGITS - 1
+_TOO_LONG = f"an integer of more than {INTEGER_DIGITS} digits"
 
 
 def load(data: bytes, limit: int = ARTIFACT_BYTES) -> Any:
@@ -154,7 +156,7 @@ def _integer_or_mark(literal: str) -> Any:
     try:
         return _integer(literal)
     except _Refusal:
-        return _Mark(f"an integer of more than {INTEGER_DIGITS} digits")
+        return _Mark(_TOO_LONG)
 
 
 def _dump(value: Any) -> bytes:
@@ -187,7 +189,9 @@ def _fault(item: Any) -> str:
         return "" if item.isascii() or _is_text(item) else "a lone surrogate"
     if isinstance(item, dict):
         return "" if all(isinstance(key, str) and key.isascii() for key in item) else "a key outside ASCII"
-    if isinstance(item, list | tuple | int) or item is None:
+    if isinstance(item, int):
+        return "" if -_LARGEST <= item <= _LARGEST else _TOO_LONG
+    if isinstance(item, list | tuple) or item is None:
         return ""
     return item.why if isinstance(item, _Mark) else "only integers are numbers here"
 
