@@ -13,14 +13,21 @@ Two ways in. For what is pure, `node`, `edge`, `graph` and `query` give values a
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
+
+import msgspec
 
 from sdaqf_tasks.context.index import index
 from sdaqf_tasks.context.select import select
 from sdaqf_tasks.context.snapshot import snapshot
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import (
+    NAMES,
+    PREFIXES,
+    TYPES,
     Artifact,
     Budget,
     Claim,
@@ -44,6 +51,7 @@ from sdaqf_tasks.formats.records import (
     FreshnessKind,
     Kind,
     Locator,
+    Metadata,
     Node,
     Provenance,
     RootScope,
@@ -260,3 +268,73 @@ class Repository:
 def node_of(where: Artifact[Graph] | Artifact[Snapshot], wanted: Source) -> Node:
     """The node that was made of a source."""
     return next(node for node in where.content.nodes if node.source_id == wanted.source_id)
+
+
+# ---- plain values, for what a builder would refuse ------------------------------------------------------------------
+
+
+def plain(record: msgspec.Struct) -> dict[str, Any]:
+    """The JSON object of a record or an artifact, to be changed at will."""
+    built: dict[str, Any] = json.loads(canonical.encode(record))
+    return built
+
+
+def changed(value: Any, path: str, new: Any) -> Any:
+    """A copy with the member at `path` (`locator/line_end`, `sources/0/title`) replaced; with REMOVED, taken out."""
+    copied = copy.deepcopy(value)
+    *steps, last = [int(step) if step.isdigit() else step for step in path.split("/")]
+    below = copied
+    for step in steps:
+        below = below[step]
+    if new is REMOVED:
+        del below[last]
+    else:
+        below[last] = new
+    return copied
+
+
+REMOVED = object()
+
+
+def resealed(value: Any) -> Any:
+    """A copy whose own ids and digests fit it again, innermost first: what anybody can do who edits an artifact.
+
+    Members are not sorted and references to other members are not followed.
+    """
+    if isinstance(value, list):
+        return [resealed(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    value = {name: resealed(item) for name, item in value.items()}
+    if isinstance(value.get("text"), str) and "text_sha256" in value and value["text"].isascii():
+        value["text_sha256"] = sha256(value["text"])
+    if "locator" in value and "source_id" in value:
+        metadata = {name: item for name, item in value.items() if name in Metadata.__struct_fields__}
+        value["source_id"] = _identity("CTX-SOURCE-", {"sensitivity": "owner-private"} | metadata)
+    for own, prefix in (("node_id", "CTX-NODE-"), ("edge_id", "CTX-EDGE-")):
+        if own in value and ("locator" in value or "source_node_id" in value):
+            value[own] = _identity(prefix, {name: item for name, item in value.items() if name != own})
+    if isinstance(value.get("query"), dict) and "query_id" in value:
+        value["query_id"] = _identity("CTX-QUERY-", value["query"])
+    if "artifact_id" in value and value.get("artifact_type") in TYPES:
+        value["artifact_id"] = _identity(PREFIXES[TYPES[value["artifact_type"]]], _with_default(value.get("content")))
+    return value
+
+
+def enveloped(kind: type[Any], content: dict[str, Any]) -> bytes:
+    """The bytes of an artifact around a plain content, with the id that fits it."""
+    envelope = {"artifact_id": "", "artifact_type": NAMES[kind], "content": content, "schema_version": "1.0"}
+    envelope["artifact_id"] = _identity(PREFIXES[kind], _with_default(content))
+    return json.dumps(envelope).encode()
+
+
+def _with_default(content: Any) -> Any:
+    if not (isinstance(content, dict) and isinstance(content.get("sources"), list)):
+        return content
+    found = [{"sensitivity": "owner-private"} | source if isinstance(source, dict) else source for source in content["sources"]]
+    return content | {"sources": found}
+
+
+def _identity(prefix: str, value: Any) -> str:
+    # The plain encoder: this takes what ours refuses, lone surrogates and floats among it.
+    return prefix + sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
