@@ -316,7 +316,7 @@ def resealed(value: Any) -> Any:
             value[own] = _identity(prefix, {name: item for name, item in value.items() if name != own})
     if isinstance(value.get("query"), dict) and "query_id" in value:
         value["query_id"] = _identity("CTX-QUERY-", value["query"])
-    if "artifact_id" in value and value.get("artifact_type") in TYPES:
+    if "artifact_id" in value and str(value.get("artifact_type")) in TYPES:
         value["artifact_id"] = _identity(PREFIXES[TYPES[value["artifact_type"]]], _with_default(value.get("content")))
     return value
 

@@ -71,8 +71,8 @@ BudgetBytes = Annotated[int, Meta(ge=1_024, le=CONTEXT_BYTES)]
 Count = Annotated[int, Meta(ge=0, le=16_777_216)]
 
 
-def _many(fewest: int, most: int, *, unique: bool = True) -> Meta:
-    return Meta(min_length=fewest, max_length=most, extra_json_schema={"uniqueItems": True} if unique else None)
+def _many(fewest: int, most: int, **schema: Any) -> Meta:
+    return Meta(min_length=fewest, max_length=most, extra_json_schema={"uniqueItems": True} | schema)
 
 
 def _invalid(message: str, *at: str | int) -> Invalid:
@@ -367,7 +367,7 @@ class Compaction(Record, frozen=True, kw_only=True):
     sensitivity: Adoptable
     budget_bytes: BudgetBytes
     used_bytes: Bytes
-    extracts: Annotated[tuple[Extract, ...], _many(1, NODES)]
+    extracts: Annotated[tuple[Extract, ...], _many(1, NODES, contains={"properties": {"required": {"const": True}}})]
     omitted_node_ids: NodeIds
     unresolved_contradiction_ids: EdgeIds
     host_summary_proposal_id: ProposalIdOrNull
@@ -409,7 +409,7 @@ class HostSummaryProposal(Record, frozen=True, kw_only=True):
     snapshot_id: SnapshotId
     authority: Annotated[Authority, Meta(extra_json_schema={"const": Authority.UNTRUSTED_PROPOSAL.value})]
     sensitivity: Adoptable
-    claims: Annotated[tuple[Claim, ...], _many(1, 256, unique=False)]
+    claims: Annotated[tuple[Claim, ...], Meta(min_length=1, max_length=256)]
 
     def __post_init__(self) -> None:
         super().__post_init__()

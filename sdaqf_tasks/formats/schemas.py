@@ -23,7 +23,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 KEYWORDS = (
     *("$schema", "$id", "$ref", "title", "description", "type", "const", "enum", "default", "pattern", "minLength", "maxLength"),
-    *("minimum", "maximum", "minItems", "maxItems", "uniqueItems", "items", "anyOf"),
+    *("minimum", "maximum", "minItems", "maxItems", "uniqueItems", "contains", "items", "anyOf"),
     *("properties", "required", "additionalProperties", "if", "then", "else", "$defs"),
 )
 """The order in which a schema is written; keywords that are not here follow by name."""

@@ -471,7 +471,13 @@ def test_a_source_id_that_left_the_default_out_is_wrong() -> None:
 
 
 def immutable(**fields: Any) -> dict[str, Any]:
-    plain_ = {"path": "e/a.json", "text": "{}", "kind": Kind.EVIDENCE, "authority": Authority.VERIFIED_EVIDENCE, "freshness": IMMUTABLE}
+    plain_: dict[str, Any] = {
+        "path": "e/a.json",
+        "text": "{}",
+        "kind": Kind.EVIDENCE,
+        "authority": Authority.VERIFIED_EVIDENCE,
+        "freshness": IMMUTABLE,
+    }
     return plain(source(**(plain_ | fields)))
 
 
@@ -498,7 +504,7 @@ def test_a_self_reference_is_found_whatever_the_root_scope() -> None:
 
 
 def test_a_tool_observation_expires_where_it_is_a_source_and_only_there() -> None:
-    observed = {"kind": Kind.TOOL_OBSERVATION, "authority": Authority.UNTRUSTED_OBSERVATION}
+    observed: dict[str, Any] = {"kind": Kind.TOOL_OBSERVATION, "authority": Authority.UNTRUSTED_OBSERVATION}
     assert source(freshness=expires(), **observed).kind is Kind.TOOL_OBSERVATION
     with pytest.raises(Invalid, match="freshness: a tool-observation expires"):
         source(**observed)
@@ -551,7 +557,7 @@ OWNED: dict[str, Any] = {"authority": Authority.OWNER_APPROVED, "scope": RootSco
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_an_owner_approves_four_kinds(kind: Kind) -> None:
-    window = {"freshness": expires()} if kind is Kind.TOOL_OBSERVATION else {}
+    window: dict[str, Any] = {"freshness": expires()} if kind is Kind.TOOL_OBSERVATION else {}
     fault = authority_fault(source(kind=kind, **window, **OWNED))
     approved = {Kind.REQUIREMENT, Kind.DECISION, Kind.DESIGN, Kind.HANDOFF}
     assert fault is (None if kind in approved else Reason.AUTHORITY_INVALID)
