@@ -20,7 +20,7 @@ import time
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from sdaqf_tasks.disk.files import Mark
 from sdaqf_tasks.errors import Reason, Refused
@@ -32,9 +32,13 @@ _INDEX_BYTES = 1_073_741_824
 
 _COMMIT = re.compile(rb"[0-9a-f]{40}(?=\s|\Z)")
 _REF = re.compile(rb"refs(?:/(?!\.)[^/\x00-\x20\x7f]+)+")
+_SPARSE_INDEX = b"sdir\0\0\0\0"
+_AS_IT_IS = ("core.sparseCheckout=true", "core.sparseCheckoutCone=true", "index.sparse=true", "sparse.expectFilesOutsideOfPatterns=true")
 _OWN_REFS = (b"HEAD", b"refs/bisect/", b"refs/worktree/", b"refs/rewritten/")
 _EXTENSIONS = frozenset({"noop", "noop-v1", "partialclone", "preciousobjects", "relativeworktrees", "worktreeconfig"})
 _HISTORY = frozenset({"cat-file", "diff-tree", "log", "ls-tree", "merge-base", "rev-list", "show"})
+"""The commands that see the repository's objects. All others see none, so that they can neither touch nor add any."""
+
 _PROGRAM_OPTIONS = ("--ext-diff", "--textconv", "--filters", "--output", "--show-signature")
 
 _CONFIG = """\
@@ -82,7 +86,6 @@ class Git:
             "LC_ALL": "C",
             "GIT_DIR": os.fspath(self._private),
             "GIT_WORK_TREE": os.fspath(top),
-            "GIT_OBJECT_DIRECTORY": os.fspath(self._layout.common / "objects"),
             "GIT_CEILING_DIRECTORIES": os.fspath(top.parent),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_SYSTEM": os.devnull,
@@ -96,6 +99,7 @@ class Git:
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_PAGER": "cat",
         }
+        self._objects = {"GIT_OBJECT_DIRECTORY": os.fspath(self._layout.common / "objects")}
         self._copies: dict[str, tuple[Mark | None, int]] = {}
         self._judged: bytes | None = None
         self._commit = ""
@@ -113,6 +117,8 @@ class Git:
             index = self._copy(self._layout.git / "index", "index", _INDEX_BYTES)
             if index is not None:
                 self._copy_shared_index(index)
+                if _SPARSE_INDEX in index:
+                    self._fill_index()
             self._copy(self._layout.common / "info" / "exclude", "info/exclude", _ADMIN_BYTES)
             self._copy(self._layout.common / "shallow", "shallow", _ADMIN_BYTES)
             commit = _head(self._layout)
@@ -131,6 +137,11 @@ class Git:
     def committed(self, commit: str) -> int:
         """The committer's time in seconds since 1970."""
         return int(self._run("rev-list", "--timestamp", "--no-walk", commit, "--").split()[0])
+
+    def changed(self) -> list[bytes]:
+        """The names of tracked files that differ from HEAD, as of `refresh`."""
+        quiet = ("--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=all")
+        return self._run("diff", *quiet, "--name-only", "-z", "HEAD", "--").split(b"\0")[:-1]
 
     def history(self, *arguments: str, limit: int = ANSWER_BYTES) -> bytes:
         """What a read-only question about history gives, as of `refresh`. HEAD is known, branches and tags are not."""
@@ -193,29 +204,55 @@ class Git:
             if re.fullmatch(r"[0-9a-f]{40}", name) and bytes.fromhex(name) in index:
                 (self._private / shared.name).write_bytes(_admin(shared, _INDEX_BYTES) or b"")
 
-    def _run(self, *arguments: str, limit: int = ANSWER_BYTES) -> bytes:
+    def _fill_index(self) -> None:
+        """Write the copy of a sparse index anew, with all its files. Git would do so by itself, but add objects meanwhile."""
+        entries = []
+        settings = [word for setting in _AS_IT_IS for word in ("-c", setting)]
+        for entry in self._run("ls-files", "-z", "--stage", "--sparse", before=settings).split(b"\0")[:-1]:
+            state, _, name = entry.partition(b"\t")
+            mode, tree, _ = state.split(b" ")
+            if mode != b"040000":
+                entries.append(entry)
+                continue
+            for inner in self._run("ls-tree", "-r", "-z", "--full-tree", tree.decode("ascii")).split(b"\0")[:-1]:
+                state, _, rest = inner.partition(b"\t")
+                entries.append(state + b"\t" + name + rest)
+        (self._private / "index").unlink()
+        with tempfile.TemporaryFile(dir=self._private) as file:
+            file.write(b"".join(entry + b"\0" for entry in entries))
+            file.seek(0)
+            self._run("update-index", "-z", "--index-info", stdin=file)
+
+    def _run(
+        self,
+        command: str,
+        *arguments: str,
+        limit: int = ANSWER_BYTES,
+        before: Sequence[str] = (),
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
+    ) -> bytes:
         """Git's answer. Its complaints count only where it fails. A child that answers too long or too much is killed,
         with all that it started."""
         with (
             _system(),
             subprocess.Popen(
-                [self._program, *(argument.encode("utf-8", "surrogateescape") for argument in arguments)],
+                [self._program, *(argument.encode("utf-8", "surrogateescape") for argument in (*before, command, *arguments))],
                 cwd=self._top,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
+                env=self._environment | (self._objects if command in _HISTORY else {}),
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
             ) as child,
         ):
             try:
-                answer, complaint = self._drain(child, arguments[0], limit)
+                answer, complaint = self._drain(child, command, limit)
             except BaseException:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, signal.SIGKILL)
                 raise
         if child.returncode:
-            raise Refused(Reason.GIT_FAILED, f"git {arguments[0]} failed: {self._said(complaint)}")
+            raise Refused(Reason.GIT_FAILED, f"git {command} failed: {self._said(complaint)}")
         return answer
 
     def _drain(self, child: subprocess.Popen[bytes], command: str, limit: int) -> tuple[bytes, bytes]:
@@ -299,8 +336,8 @@ def _head(layout: _Layout) -> str:
     name = b"HEAD"
     for _ in range(5):
         folder = layout.git if name.startswith(_OWN_REFS) else layout.common
-        value = _loose(folder / os.fsdecode(name)) or _packed(layout.common, name)
-        if value is None:
+        value = _loose(folder / os.fsdecode(name))
+        if value is None and (value := _packed(layout.common, name)) is None:
             raise Refused(Reason.REPOSITORY_UNBORN, "HEAD has no commit yet")
         if match := _COMMIT.match(value):
             return match[0].decode("ascii")
@@ -355,6 +392,7 @@ def _private(roots: Sequence[Path]) -> Path:
                 (private / name).mkdir()
             (private / "HEAD").write_text("ref: refs/heads/none\n", "ascii")
             (private / "config").write_text(_CONFIG, "ascii")
+            (private / "info" / "sparse-checkout").write_text("/*\n!/*/\n", "ascii")
             return private
     raise Refused(Reason.GIT_FAILED, "there is no temporary folder outside the repository", todo="Set TMPDIR to one.")
 

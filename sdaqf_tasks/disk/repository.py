@@ -149,6 +149,17 @@ class Repository:
         self._git.refresh()
         return self._git.history(*arguments, limit=limit)
 
+    def committed(self, commit: str) -> str:
+        """The committer's time of a commit as a TIME in UTC. Raises `Refused` with GIT_FAILED where there is none."""
+        self._git.refresh()
+        return _moment(self._git.committed(commit))
+
+    def modified(self) -> tuple[str, ...]:
+        """The names in which the work tree differs from HEAD: changed, added, deleted, untracked. For people alone."""
+        untracked = (self._last.tree if self._last else self.observe()).untracked
+        changed = self._git.changed()
+        return tuple(sorted({*untracked, *(_text(name) for name in changed)}))
+
     def _entries(self, listing: bytes) -> tuple[Entry, ...]:
         """The entries of the candidate in the order of the digest (FORMAT 4.3, steps 1 and 2)."""
         listed = map(_listed, listing.split(b"\0")[:-1]) if listing else self._everything()
