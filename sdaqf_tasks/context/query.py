@@ -26,9 +26,9 @@ class Question(NamedTuple):
 
 
 def query(
-    declaration: Declaration, name: str, graph: Artifact[Graph], committed: str, manifest: Artifact[Manifest] | None = None
+    declaration: Declaration, name: str, graph: Artifact[Graph], committed: str | None, manifest: Artifact[Manifest] | None = None
 ) -> Question:
-    """The Query `name` of `declaration` over `graph`; `committed` is the commit time of the Graph's HEAD.
+    """The Query `name` of `declaration` over `graph`; `committed` is the commit time of the Graph's HEAD, where it is known.
 
     With the Manifest, a source that the Graph excluded is named with its reason; without it, it is only known to be absent.
     Raises `Invalid` at what cannot be meant, `Refused` where a source is required that the Graph excluded.
@@ -74,11 +74,14 @@ def query(
     )
 
 
-def _as_of(asked: Asked, graph: Artifact[Graph], committed: str) -> str:
+def _as_of(asked: Asked, graph: Artifact[Graph], committed: str | None) -> str:
     """What was written, else the later of HEAD's commit time and the newest observation."""
     if isinstance(asked.entry.as_of, str):
         moment(asked.entry.as_of, asked.spot.at("as_of"))
         return asked.entry.as_of
+    if committed is None:
+        todo = "Give the query an as_of, or give --repository-root."
+        raise asked.spot.fault("as_of is HEAD's commit time, and there is no repository at hand to ask", todo=todo, key=True)
     observed = [node.freshness.observed_at for node in graph.content.nodes if node.freshness.observed_at is not None]
     return max([committed, *sorted(observed)], key=instant)
 

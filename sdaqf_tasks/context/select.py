@@ -7,7 +7,7 @@ already, and those are counted once, when their other end is adopted.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import NamedTuple
 
 from sdaqf_tasks.context.graph import components, distances, incidence
@@ -51,9 +51,9 @@ def select(graph: Artifact[Graph], query: Artifact[Query]) -> Artifact[Selection
     found = retrieve(graph, query)
     filling = _Filling(graph.content, content.budget.max_nodes, content.budget.max_edges, content.budget.budget_bytes, found)
     filling.require()
-    excluded: dict[str, tuple[Reason, tuple[str, ...]]] = {node_id: (problem, ()) for node_id, problem in found.problem.items()} | {
-        node_id: (Reason.NOT_RETRIEVED, ()) for node_id in found.nodes if node_id not in found.problem and node_id not in found.phase
-    }
+    excluded: dict[str, tuple[Reason, tuple[str, ...]]] = {}
+    for node_id in found.nodes.keys() - found.phase.keys():
+        excluded[node_id] = (found.problem.get(node_id, Reason.NOT_RETRIEVED), ())
     for node_id in sorted(found.phase.keys() - found.required, key=lambda node_id: found.order(node_id, content)):
         if node_id in filling.taken:
             continue
@@ -114,6 +114,18 @@ def retrieve(graph: Artifact[Graph], query: Artifact[Query]) -> Retrieval:
                 reasons[node_id].add(reason)
                 phase[node_id] = min(phase.get(node_id, lead), lead)
     return Retrieval(nodes, component, problem, required, distance, scores, phase, reasons)
+
+
+def tied(graph: Artifact[Graph], query: Artifact[Query], selection: Artifact[Selection]) -> tuple[int, int]:
+    """How many candidates the budget cut although another one ranks the same but for its id, and how many it cut in all."""
+    budget = {Reason.NODE_BUDGET.value, Reason.EDGE_BUDGET.value, Reason.BYTE_BUDGET.value}
+    cut = {exclusion.node_id for exclusion in selection.content.excluded if exclusion.reason in budget}
+    if not cut:
+        return 0, 0
+    found = retrieve(graph, query)
+    ranks = {node_id: found.order(node_id, query.content)[:-1] for node_id in found.phase.keys() - found.required}
+    shared = Counter(ranks.values())
+    return sum(1 for node_id in cut if shared[ranks[node_id]] > 1), len(cut)
 
 
 def _verify_eligible(nodes: dict[str, Node], direct: set[str], required: frozenset[str], problem: dict[str, Reason], query: Query) -> None:

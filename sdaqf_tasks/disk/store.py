@@ -129,6 +129,11 @@ class Store:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
 
+    def queries(self, manifest: str) -> list[str]:
+        """The queries of which a manifest has refs, whatever its YAML says by now."""
+        folder = self.folder / "refs" / "m" / manifest / "q"
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
     # ---- what people open
 
     def show(self, name: str, data: bytes) -> None:

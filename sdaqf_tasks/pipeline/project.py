@@ -1,0 +1,262 @@
+"""This module knows where a project's things are: settings, manifests, build folder, owner root, clock (PIPELINE 1 and 7)."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import msgspec
+
+from sdaqf_tasks.context import globs
+from sdaqf_tasks.disk.files import Root
+from sdaqf_tasks.disk.repository import Limits, Repository, find_top
+from sdaqf_tasks.disk.store import Store
+from sdaqf_tasks.errors import Invalid, Malformed, Reason, Refused, SdaqfError, Unreadable
+from sdaqf_tasks.formats import canonical, declaration, plain_yaml
+from sdaqf_tasks.formats.declaration import DEFAULT, Declaration, as_time
+from sdaqf_tasks.formats.plain_yaml import Document, nearest
+from sdaqf_tasks.formats.records import instant
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+SETTINGS_BYTES = 1_048_576
+
+
+class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    files: int = 100_000
+    file_bytes: int = 268_435_456
+    total_bytes: int = 4_294_967_296
+    git_seconds: float = 30
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`sdaqf.toml`, or `[tool.sdaqf]` of pyproject.toml (PIPELINE 7)."""
+
+    manifests: tuple[str, ...] = ("manifests",)
+    build: str = ".sdaqf/build"
+    shards: str = ".sdaqf/shards"
+    shard: str = "project:default"
+    exclude: tuple[str, ...] = ()
+    exclude_untracked: bool = False
+    soon: str = "7d"
+    limits: LimitSettings = LimitSettings()
+    policy: dict[str, str] = {}
+
+
+class ManifestFile(NamedTuple):
+    """A manifest of the project: its name, and its path from the top."""
+
+    name: str
+    path: str
+
+
+class Reading(NamedTuple):
+    """A manifest as it was read: what it declares, and the digest of every file that says so, by path."""
+
+    declaration: Declaration
+    digests: dict[str, str]
+
+
+class Project:
+    """A work tree with its settings. Nothing is read before it is asked for."""
+
+    def __init__(self, top: Path, *, owner_root: Path | None = None) -> None:
+        self.top = top
+        given = owner_root or (Path(value) if (value := os.environ.get("SDAQF_OWNER_ROOT")) else None)
+        self.owner_root = given.absolute() if given else None
+
+    @classmethod
+    def find(cls, start: Path, *, owner_root: Path | None = None) -> Project:
+        """The project around `start`. Raises `Refused` where there is no work tree."""
+        return cls(find_top(start), owner_root=owner_root)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Raises `Malformed` or `Invalid` at the file and key that cannot be meant."""
+        own = self._toml("sdaqf.toml")
+        tool = (self._toml("pyproject.toml") or {}).get("tool", {})
+        shared = tool.get("sdaqf") if isinstance(tool, dict) else None
+        if own is not None and shared is not None:
+            raise Invalid(
+                Reason.SETTINGS_INVALID, "both sdaqf.toml and [tool.sdaqf] in pyproject.toml hold settings", todo="Keep one of them."
+            )
+        name = "sdaqf.toml" if own is not None else "pyproject.toml [tool.sdaqf]"
+        return _settings(own if own is not None else shared or {}, name)
+
+    @cached_property
+    def root(self) -> Root:
+        return Root(self.top)
+
+    @cached_property
+    def store(self) -> Store:
+        return Store(self.top / self.settings.build)
+
+    def repository(self) -> Repository:
+        limits = self.settings.limits
+        return Repository(
+            self.top,
+            exclude=self.settings.exclude,
+            exclude_untracked=self.settings.exclude_untracked,
+            limits=Limits(limits.files, limits.file_bytes, limits.total_bytes, limits.git_seconds),
+            apart=(self.owner_root,) if self.owner_root else (),
+        )
+
+    def owner(self) -> Root | None:
+        return Root(self.owner_root) if self.owner_root else None
+
+    # ---- manifests
+
+    @cached_property
+    def manifests(self) -> tuple[ManifestFile, ...]:
+        """The project's manifests by name. Raises `Invalid` where a name is none, or taken twice."""
+        found: dict[str, ManifestFile] = {}
+        for path in self._yaml_files():
+            name = PurePosixPath(path).stem
+            if name.startswith("_") or not declaration.is_manifest(self._head(path)):
+                continue
+            if not NAME.fullmatch(name):
+                raise Invalid(
+                    Reason.MANIFEST_INVALID, f"{name[:60]!r} is no name for a manifest: lower case letters, digits, hyphens", at=path
+                )
+            if name in found:
+                raise Invalid(Reason.MANIFEST_INVALID, f"{name} is the name of {found[name].path} already", at=path, todo="Rename one.")
+            found[name] = ManifestFile(name, path)
+        return tuple(found[name] for name in sorted(found))
+
+    @cached_property
+    def strangers(self) -> tuple[str, ...]:
+        """YAML files in the folders of manifests that are somebody else's."""
+        return tuple(path for path in self._yaml_files() if not declaration.is_manifest(self._head(path)))
+
+    def manifest(self, name: str) -> ManifestFile:
+        for found in self.manifests:
+            if found.name == name:
+                return found
+        close = nearest(name, [found.name for found in self.manifests])
+        raise Refused(Reason.UNKNOWN_NAME, f"there is no manifest {name[:60]!r}" + (f"; did you mean {close}?" if close else ""))
+
+    def read(self, manifest: ManifestFile) -> Reading:
+        """The declaration of a manifest with its includes. Raises with `file:line:column`."""
+        return read_declaration(self.root, manifest.path, manifest.name)
+
+    def _yaml_files(self) -> Iterator[str]:
+        for folder in self._folders():
+            for entry in sorted(folder.glob("*.y*ml")):
+                if entry.suffix in (".yaml", ".yml") and entry.is_file() and not entry.is_symlink():
+                    yield entry.relative_to(self.top).as_posix()
+
+    def _folders(self) -> list[Path]:
+        found = []
+        for pattern in self.settings.manifests:
+            globs.compiled(pattern)
+            candidates = self.top.glob(pattern) if any(c in pattern for c in "*?") else [self.top / pattern]
+            found += [folder for folder in sorted(candidates) if folder.is_dir() and not folder.is_symlink()]
+        return list(dict.fromkeys(found))
+
+    def _head(self, path: str) -> bytes:
+        try:
+            return self.root.read(path, plain_yaml.BYTES)
+        except SdaqfError:
+            return b""
+
+    def _toml(self, name: str) -> dict[str, Any] | None:
+        try:
+            data = self.root.read(name, SETTINGS_BYTES)
+        except Unreadable as error:
+            if (self.top / name).exists():
+                raise Malformed(Reason.MALFORMED_TOML, f"cannot be read: {error.message}", at=name) from None
+            return None
+        try:
+            return tomllib.loads(data.decode("utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Malformed(Reason.MALFORMED_TOML, str(error)[:200], at=name) from None
+
+
+def read_declaration(root: Root, path: str, name: str) -> Reading:
+    """The declaration in the file `path` below `root`, with what it includes.
+
+    Raises `Unreadable`, `Malformed` or `Invalid` with `file:line:column`.
+    """
+    document, digests = _document(root, path)
+    included = []
+    for index, written in enumerate(declaration.includes(document)):
+        other = include_path(written, path)
+        if other is None or other in digests:
+            raise document.fault(("include", index), "an include is another file of the work tree, named once")
+        try:
+            part, more = _document(root, other)
+        except Unreadable as error:
+            raise document.fault(("include", index), f"{other} cannot be read: {error.message}", reason=error.reason) from None
+        included.append(part)
+        digests |= more
+    return Reading(declaration.read(name, document, included), digests)
+
+
+def _document(root: Root, path: str) -> tuple[Document, dict[str, str]]:
+    data = root.read(path, plain_yaml.BYTES + 1)
+    return plain_yaml.load(data, path), {path: canonical.digest(data)}
+
+
+class Chain(NamedTuple):
+    """One manifest and one of its queries: what becomes one Snapshot."""
+
+    manifest: str
+    query: str
+
+    @property
+    def label(self) -> str:
+        """`NAME` for the query `default`, else `NAME.QUERY`."""
+        return self.manifest if self.query == DEFAULT else f"{self.manifest}.{self.query}"
+
+
+def include_path(name: str, manifest: str) -> str | None:
+    """The path from the top of an include: relative to the manifest's folder, or from the top with a leading slash."""
+    parts: list[str] = [] if name.startswith("/") else list(PurePosixPath(manifest).parent.parts)
+    for part in name.lstrip("/").split("/"):
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts) or None
+
+
+def now() -> str:
+    """The moment as a TIME. `SDAQF_NOW` fixes it, and whoever reports says so. Raises `Invalid`."""
+    fixed = os.environ.get("SDAQF_NOW")
+    if fixed:
+        try:
+            instant(fixed)
+        except Invalid as error:
+            raise Invalid(Reason.SETTINGS_INVALID, f"SDAQF_NOW is {error.message}", todo="Write it as 2026-11-01T00:00:00Z.") from None
+        return fixed
+    return as_time(datetime.datetime.now(datetime.UTC).replace(tzinfo=None, microsecond=0))
+
+
+def _settings(value: Any, name: str) -> Settings:
+    try:
+        settings = msgspec.convert(value, Settings)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$")
+        known: Sequence[str] = Settings.__struct_fields__ if not where.startswith(".limits") else LimitSettings.__struct_fields__
+        if match := re.match(r"Object contains unknown field `(.*)`", message, re.DOTALL):
+            close = nearest(match[1], known)
+            message = f"{match[1][:60]!r} is no setting" + (f"; did you mean {close}?" if close else "")
+            raise Invalid(Reason.SETTINGS_INVALID, message, at=name, todo="Known: " + ", ".join(known)) from None
+        text = message[:1].lower() + message[1:200].replace("`", "'")
+        raise Invalid(Reason.SETTINGS_INVALID, f"{where.strip('.`') or 'the settings'}: {text}", at=name) from None
+    try:
+        declaration.duration(settings.soon)
+    except ValueError:
+        raise Invalid(Reason.SETTINGS_INVALID, "soon is not a duration such as 7d", at=name) from None
+    for folder in (*settings.manifests, settings.build, settings.shards):
+        parts = folder.split("/")
+        if folder.startswith("/") or ".." in parts or ".git" in folder.lower().split("/") or not folder.strip("./"):
+            raise Invalid(Reason.SETTINGS_INVALID, f"{folder[:80]!r} is no folder below the top", at=name)
+    return settings

@@ -1,0 +1,384 @@
+"""This module runs the stages of a project: one table, and one function that keeps the promises (DESIGN, PIPELINE 1 and 4).
+
+    refs → ids → objects → parse → same tree? → run → render → parse again → same tree? → object → receipt → ref → copy in out/
+
+The same table feeds doit, `sdaqf build` and the command line. `judge` alone says whether a stage is current; everybody asks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from sdaqf_tasks.context import chain as whole_chain
+from sdaqf_tasks.context.compact import compact
+from sdaqf_tasks.context.compile import compile as compile_manifest
+from sdaqf_tasks.context.document import document
+from sdaqf_tasks.context.index import index
+from sdaqf_tasks.context.quality import quality
+from sdaqf_tasks.context.query import query
+from sdaqf_tasks.context.select import select, tied
+from sdaqf_tasks.context.snapshot import snapshot
+from sdaqf_tasks.context.staleness import expired, first_end, hidden_contradictions
+from sdaqf_tasks.disk.files import Root
+from sdaqf_tasks.disk.reader import Reader
+from sdaqf_tasks.disk.store import DOCUMENT, Receipt
+from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable
+from sdaqf_tasks.formats import canonical
+from sdaqf_tasks.formats.artifacts import Artifact, parse, render
+from sdaqf_tasks.formats.declaration import DEFAULT, Declaration
+from sdaqf_tasks.formats.records import RootScope, instant
+from sdaqf_tasks.pipeline.project import Chain, ManifestFile, Project, Reading, now
+from sdaqf_tasks.world import REFERENCE_BYTES, Observed, Tree
+
+CANDIDATE = "candidate"
+
+
+class Made(NamedTuple):
+    """What a stage made: its id and bytes, what a person should know, and when its first required window ends."""
+
+    object_id: str
+    data: bytes
+    notes: tuple[str, ...] = ()
+    until: str | None = None
+
+
+class Outcome(NamedTuple):
+    """How a stage ended. `made` is false where it was current and nothing ran."""
+
+    stage: str
+    object_id: str
+    made: bool
+    notes: tuple[str, ...] = ()
+
+
+class Run:
+    """What the stages of one process share: the project, what was observed last, and what was parsed already."""
+
+    def __init__(self, project: Project, *, wait: float = 60, report: Callable[[str], object] = lambda line: None) -> None:
+        self.project, self.store, self.wait, self.report = project, project.store, wait, report
+        self.repository = project.repository()
+        self.owner: Root | None = project.owner()
+        self.now = now()
+        self._tree: Tree | None = None
+        self._parsed: dict[str, Artifact[Any]] = {}
+        self._readings: dict[str, Reading] = {}
+
+    def close(self) -> None:
+        self.repository.close()
+        if self.owner:
+            self.owner.close()
+
+    @property
+    def tree(self) -> Tree:
+        """The tree as it was last observed."""
+        return self._tree or self.observe()
+
+    def observe(self) -> Tree:
+        self._tree = self.repository.observe()
+        return self._tree
+
+    @property
+    def candidate(self) -> str:
+        """One line that names the tree: what `refs/candidate` holds."""
+        settings = self.project.settings
+        excludes = sorted({*settings.exclude, *(["untracked:"] if settings.exclude_untracked else [])})
+        content = {"excludes": excludes, "git_head": self.tree.git_head, "repository_digest": self.tree.repository_digest}
+        return canonical.encode(content).decode("ascii")
+
+    def reading(self, manifest: ManifestFile) -> Reading:
+        """What a manifest declares, read once a run."""
+        if manifest.name not in self._readings:
+            self._readings[manifest.name] = self.project.read(manifest)
+        return self._readings[manifest.name]
+
+    def load(self, object_id: str) -> Artifact[Any]:
+        """The artifact of that id, held against it. Raises `Unreadable` where the object is missing or damaged."""
+        if object_id not in self._parsed:
+            self._parsed[object_id] = parse(self.store.get(object_id))
+        return self._parsed[object_id]
+
+    def reader(self) -> Reader:
+        return Reader(self.repository, self.owner)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        with self.store.lock(self.wait, lambda: self.report("waiting for another run")):
+            yield
+
+
+class Pass:
+    """One stage's look at the world (`world.Sources`). The last look of the stage before serves as its first."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._reader, self._first = run, run.reader(), True
+
+    def read(self, scope: RootScope, path: str, limit: int) -> Observed:
+        return self._reader.read(scope, path, limit)
+
+    def tree(self) -> Tree:
+        if self._first:
+            self._first = False
+            return self._run.tree
+        return self._run.observe()
+
+
+class Job:
+    """One stage of one chain: what it may ask for."""
+
+    def __init__(self, run: Run, stage: Stage, chain: Chain) -> None:
+        self.run, self.stage, self.chain = run, stage, chain
+        self.manifest_file = run.project.manifest(chain.manifest)
+        self.sources = Pass(run)
+
+    @property
+    def declaration(self) -> Declaration:
+        return self.run.reading(self.manifest_file).declaration
+
+    def __getitem__(self, name: str) -> Artifact[Any]:
+        """The artifact that the ref `name` of this chain points to."""
+        object_id = self.run.store.ref(ref_name(self.chain, name))
+        if object_id is None:
+            raise Refused(Reason.NOT_BUILT, f"{self.chain.label}: there is no {name}")
+        return self.run.load(object_id)
+
+    def inputs(self) -> dict[str, str]:
+        """Every id and digest that the stage reads, as they are now (DESIGN, receipts)."""
+        found: dict[str, str] = {}
+        for name in self.stage.takes:
+            object_id = self.run.store.ref(ref_name(self.chain, name))
+            if object_id is None:
+                raise Refused(Reason.NOT_BUILT, f"{self.chain.label}: there is no {name} to make the {self.stage.makes} from")
+            found[name] = object_id
+        if self.stage.declares:
+            reading = self.run.reading(self.manifest_file)
+            found |= {f"file:{path}": sha256 for path, sha256 in reading.digests.items()}
+        if self.stage.observes:
+            found[CANDIDATE] = canonical.digest(self.run.candidate.encode("ascii"))
+            found["outside"] = outside(self.run, self.declaration)
+        return found
+
+    def owner_root(self, members: Any) -> bool:
+        """Whether to tell a stage of an owner root: where one is given and needed."""
+        return self.run.owner is not None and any(member.locator.root_scope is RootScope.OWNER for member in members)
+
+
+class Stage(NamedTuple):
+    """One row of the table. `observes`: it verifies the tree; `declares`: it reads the YAML; `per_query`: once a query."""
+
+    name: str
+    takes: tuple[str, ...]
+    makes: str
+    run: Callable[[Job], Made]
+    observes: bool = False
+    declares: bool = False
+    per_query: bool = True
+
+
+def _artifact(artifact: Artifact[Any], notes: tuple[str, ...] = (), until: str | None = None) -> Made:
+    return Made(artifact.artifact_id, render(artifact), notes, until)
+
+
+def _manifest(job: Job) -> Made:
+    compiled = compile_manifest(job.declaration, job.sources)
+    required = [source for source in compiled.manifest.content.sources if source.required]
+    _verify_unexpired(job, required)
+    return _artifact(compiled.manifest, compiled.notes, first_end(required))
+
+
+def _index(job: Job) -> Made:
+    manifest = job["manifest"]
+    graph = index(manifest, job.sources, owner_root=job.owner_root(manifest.content.sources))
+    titles = {source.source_id: source for source in manifest.content.sources}
+    notes = [f"{titles[e.source_id].locator.path} left out: {e.reason}" for e in graph.content.excluded_sources]
+    for hidden in hidden_contradictions(manifest, graph):
+        message = f"{hidden.kept.locator.path} contradicts {hidden.lost.locator.path}, which was left out ({hidden.reason})"
+        if hidden.kept.required:
+            raise Refused(Reason.CONTRADICTION_HIDDEN, message)
+        notes.append(f"{message}: the contradiction is not shown")
+    return _artifact(graph, tuple(notes))
+
+
+def _query(job: Job) -> Made:
+    graph = job["graph"]
+    asked = query(job.declaration, job.chain.query, graph, job.run.tree.committed, job["manifest"])
+    wanted = set(asked.query.content.required_node_ids)
+    required = [node for node in graph.content.nodes if node.node_id in wanted]
+    _verify_unexpired(job, required)
+    return _artifact(asked.query, asked.notes, first_end(required))
+
+
+def _select(job: Job) -> Made:
+    graph, wanted = job["graph"], job["query"]
+    selection = select(graph, wanted)
+    equal, cut = tied(graph, wanted, selection)
+    notes = (f"{cut} left out for the budget",) if cut else ()
+    if equal:
+        notes = (f"{equal} of {cut} left out rank equal; the id decided: name what matters (require, terms) or raise the budget",)
+    return _artifact(selection, notes)
+
+
+def _snapshot(job: Job) -> Made:
+    graph, selection = job["graph"], job["selection"]
+    chosen = {decision.node_id for decision in selection.content.selected}
+    owner_root = job.owner_root(node for node in graph.content.nodes if node.node_id in chosen)
+    made = snapshot(graph, selection, job.sources, owner_root=owner_root)
+    present = {node.node_id for node in made.content.nodes}
+    lost = {exclusion.node_id: exclusion.reason for exclusion in made.content.excluded if exclusion.node_id in chosen - present}
+    paths = {node.node_id: node.locator.path for node in graph.content.nodes}
+    return _artifact(made, tuple(f"{paths[node_id]} dropped out: {reason}" for node_id, reason in lost.items()))
+
+
+def _compact(job: Job) -> Made:
+    made = job["snapshot"]
+    whole_chain.verify(job["graph"], job["selection"], made)
+    return _artifact(compact(made, job.sources, owner_root=job.owner_root(made.content.nodes)))
+
+
+def _render(job: Job) -> Made:
+    title = str(job.declaration.documents[0].value.get("title") or job.chain.label)
+    data = document(job["snapshot"], job["compaction"], title=title).encode("utf-8")
+    return Made(DOCUMENT + canonical.digest(data), data)
+
+
+def _quality(job: Job) -> Made:
+    taken = job["graph"], job["selection"], job["snapshot"]
+    whole_chain.verify(*taken)
+    return _artifact(quality(*taken))
+
+
+def _verify_unexpired(job: Job, required: list[Any]) -> None:
+    """Required context is refused once today's clock has passed its window, wherever as_of lies."""
+    if member := expired(required, job.run.now):
+        message = f"{member.locator.path} is past its window: valid until {member.freshness.valid_until}; it is {job.run.now} now"
+        raise Refused(Reason.REQUIRED_EXPIRED, message)
+
+
+STAGES: tuple[Stage, ...] = (
+    Stage("manifest", (), "manifest", _manifest, observes=True, declares=True, per_query=False),
+    Stage("index", ("manifest",), "graph", _index, observes=True, per_query=False),
+    Stage("query", ("manifest", "graph"), "query", _query, declares=True),
+    Stage("select", ("graph", "query"), "selection", _select),
+    Stage("snapshot", ("graph", "selection"), "snapshot", _snapshot, observes=True),
+    Stage("compact", ("graph", "selection", "snapshot"), "compaction", _compact, observes=True),
+    Stage("render", ("snapshot", "compaction"), "document", _render, declares=True),
+    Stage("quality", ("graph", "selection", "snapshot"), "quality", _quality),
+)
+BY_NAME: Mapping[str, Stage] = {stage.name: stage for stage in STAGES}
+PER_MANIFEST = frozenset(stage.makes for stage in STAGES if not stage.per_query)
+
+
+def ref_name(chain: Chain, makes: str) -> str:
+    """Where the ref of a result is, below `refs/`."""
+    return f"m/{chain.manifest}/{makes}" if makes in PER_MANIFEST else f"m/{chain.manifest}/q/{chain.query}/{makes}"
+
+
+def out_name(chain: Chain, makes: str) -> str:
+    """Where the readable copy of a result is, below `out/`."""
+    folder = chain.manifest if makes in PER_MANIFEST or chain.query == DEFAULT else chain.label
+    return f"{folder}/context.md" if makes == "document" else f"{folder}/{makes}.json"
+
+
+def judge(job: Job, inputs: Mapping[str, str]) -> str | None:
+    """Why the stage must run, or None where its result is current.
+
+    Current means: the receipt's output is the ref, its inputs are the present ones, the object is intact, and no required
+    window has ended.
+    """
+    name, store = ref_name(job.chain, job.stage.makes), job.run.store
+    held, receipt = store.ref(name), store.receipt(name)
+    if held is None or receipt is None:
+        return "not built yet"
+    if receipt.output != held:
+        return "its ref was changed by hand"
+    if different := sorted(key for key in {*inputs, *receipt.inputs} if inputs.get(key) != receipt.inputs.get(key)):
+        return "changed: " + ", ".join("the tree" if key == CANDIDATE else key.removeprefix("file:") for key in different)
+    if receipt.until is not None and instant(receipt.until) < instant(job.run.now):
+        return f"expired at {receipt.until}"
+    try:
+        store.get(held)
+    except Unreadable as error:
+        return error.message
+    return None
+
+
+def run_stage(run: Run, stage: Stage, chain: Chain) -> Outcome:
+    """Run one stage of one chain under the project lock, unless it is current.
+
+    A refusal withdraws the stage's ref and every ref below it, and is raised.
+    """
+    with run.lock():
+        job = Job(run, stage, chain)
+        name = ref_name(chain, stage.makes)
+        try:
+            inputs = job.inputs()
+            if judge(job, inputs) is None:
+                object_id = run.store.ref(name) or ""
+                run.store.show(out_name(chain, stage.makes), run.store.get(object_id))
+                return Outcome(stage.name, object_id, made=False)
+            made = stage.run(job)
+        except SdaqfError:
+            withdraw(run, stage, chain)
+            raise
+        run.store.put(made.object_id, made.data)
+        run.store.point(name, Receipt(inputs, made.object_id, made.until))
+        run.store.show(out_name(chain, stage.makes), made.data)
+        return Outcome(stage.name, made.object_id, made=True, notes=made.notes)
+
+
+def withdraw(run: Run, stage: Stage, chain: Chain) -> None:
+    """Take back a stage's result and everything that was made from it, in every query where the stage is the manifest's."""
+    below = STAGES[STAGES.index(stage) :]
+    if stage.name in ("render", "quality"):
+        below = (stage,)
+    chains = [chain] if stage.per_query else [Chain(chain.manifest, name) for name in run.store.queries(chain.manifest)] or [chain]
+    for each in chains:
+        for lower in below:
+            run.store.withdraw(ref_name(each, lower.makes))
+            run.store.hide(out_name(each, lower.makes))
+
+
+def observe(run: Run) -> None:
+    """The stage before all others: look at the tree, and at what manifests name outside it, and write both down.
+
+    Raises `Refused` where the tree cannot be observed, or where git would list what the program writes.
+    """
+    run.observe()
+    settings = run.project.settings
+    for folder in (settings.build, settings.shards):
+        inside = [name for name in (*run.tree.files, *run.tree.links) if name.startswith(folder + "/")]
+        if inside:
+            message = f"{inside[0]} lies in {folder}, and git lists it"
+            raise Refused(Reason.OUTPUT_NOT_IGNORED, message, todo=f"Run `git rm -r --cached {folder}`, and ignore {folder}/.")
+    with run.lock():
+        _point(run, CANDIDATE, run.candidate)
+        for manifest in run.project.manifests:
+            try:
+                found = outside(run, run.reading(manifest).declaration)
+            except SdaqfError:
+                continue  # the manifest stage refuses it, with its place
+            _point(run, f"m/{manifest.name}/outside", found)
+
+
+def _point(run: Run, name: str, content: str) -> None:
+    if run.store.ref(name) != content:
+        run.store.point(name, Receipt({}, content))
+
+
+def outside(run: Run, declaration: Declaration) -> str:
+    """The digest of every named file that is in no tree: scope, path, and SHA-256 or why it cannot be read (PIPELINE 4)."""
+    reader = run.reader()
+    found = []
+    for scope, path in declaration.outside:
+        try:
+            state = reader.read(scope, path, REFERENCE_BYTES).sha256
+        except Unreadable as error:
+            state = error.reason.value
+        found.append([scope.value, path, state])
+    return canonical.digest(canonical.encode(found))
+
+
+def is_skipped(run: Run, declaration: Declaration) -> bool:
+    """Whether a manifest is left aside because it has owner sources and nobody said where they are."""
+    return declaration.has_owner_sources and run.owner is None

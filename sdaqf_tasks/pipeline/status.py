@@ -1,0 +1,58 @@
+"""This module says what is current and what is not, without changing anything (PIPELINE 1 and 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sdaqf_tasks.errors import SdaqfError
+from sdaqf_tasks.pipeline import stages
+from sdaqf_tasks.pipeline.build import content
+from sdaqf_tasks.pipeline.project import Chain, ManifestFile
+from sdaqf_tasks.pipeline.stages import STAGES, Job, Run, judge
+
+
+def status(run: Run, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Per manifest and query: current, or the first stage that is not and why; and what the tree leaves out.
+
+    Raises `SdaqfError` for what concerns the whole project.
+    """
+    wanted = [run.project.manifest(name) for name in names] if names else run.project.manifests
+    tree, settings = run.observe(), run.project.settings
+    return {
+        "contexts": [entry for manifest in wanted for entry in _manifest(run, manifest)],
+        "excluded": [*settings.exclude, *(["untracked:"] if settings.exclude_untracked else [])],
+        "other_files": list(run.project.strangers),
+        "tree": {"git_head": tree.git_head, "repository_digest": tree.repository_digest},
+        "untracked": sorted(tree.untracked),
+    }
+
+
+def _manifest(run: Run, manifest: ManifestFile) -> list[dict[str, Any]]:
+    try:
+        declaration = run.reading(manifest).declaration
+    except SdaqfError as error:
+        return [_entry(Chain(manifest.name, "default"), "blocked", str(error), error.todo)]
+    chains = [Chain(manifest.name, query) for query in declaration.queries]
+    if stages.is_skipped(run, declaration):
+        return [
+            _entry(chain, "skipped", "it has owner sources and no owner root is given", "SDAQF_OWNER_ROOT, --owner-root")
+            for chain in chains
+        ]
+    return [_chain(run, chain) for chain in chains]
+
+
+def _chain(run: Run, chain: Chain) -> dict[str, Any]:
+    for stage in STAGES:
+        job = Job(run, stage, chain)
+        try:
+            why = judge(job, job.inputs())
+        except SdaqfError as error:
+            why = error.message
+        if why is not None:
+            return _entry(chain, "not current", f"{stage.name}: {why}", f"sdaqf build {chain.label}")
+    return _entry(chain, "current", content=content(run, chain))
+
+
+def _entry(chain: Chain, state: str, why: str = "", todo: str = "", content: str | None = None) -> dict[str, Any]:
+    return {"context": chain.label, "state": state, "why": why, "next": todo, "content": content}
