@@ -25,6 +25,7 @@ from sdaqf_tasks.disk.files import Root
 from sdaqf_tasks.disk.reader import Reader
 from sdaqf_tasks.disk.repository import Limits, Repository, find_top
 from sdaqf_tasks.errors import Conflict, Invalid, Reason, Refused, SdaqfError, Unreadable
+from sdaqf_tasks.flow.project import Reading, read_declaration
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import (
     Artifact,
@@ -41,7 +42,6 @@ from sdaqf_tasks.formats.artifacts import (
 )
 from sdaqf_tasks.formats.declaration import DEFAULT
 from sdaqf_tasks.formats.records import RootScope, Sensitivity, is_path
-from sdaqf_tasks.pipeline.project import Reading, read_declaration
 from sdaqf_tasks.world import SOURCE_BYTES
 
 C = TypeVar("C", bound=Content)

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             USAGE, as_json, {"error": "usage", "operation": "", "reason": "usage", "where": "", "message": str(error)}, [str(error)]
         )
     except SdaqfError as error:
-        from sdaqf_tasks.fronts import report
+        from sdaqf_tasks.flow import report
 
         operation = " ".join(word for word in given[:2] if not word.startswith("-"))
         return _told(
@@ -275,7 +275,7 @@ def _render(options: argparse.Namespace) -> Any:
 
 
 def _tell(told: Any, options: argparse.Namespace) -> int:
-    from sdaqf_tasks.fronts import report
+    from sdaqf_tasks.flow import report
 
     result, notes = told if isinstance(told, tuple) else (told, ())
     for note in notes:
@@ -292,10 +292,9 @@ def _tell(told: Any, options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    from sdaqf_tasks.fronts import report
-    from sdaqf_tasks.pipeline import build
-    from sdaqf_tasks.pipeline.project import Project
-    from sdaqf_tasks.pipeline.stages import Run
+    from sdaqf_tasks.flow import build, report
+    from sdaqf_tasks.flow.project import Project
+    from sdaqf_tasks.flow.stages import Run
 
     began = time.monotonic()
     project = Project.find(Path.cwd(), owner_root=options.owner_root)
@@ -333,10 +332,9 @@ def _next(project: Any, results: Sequence[Any]) -> list[str]:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from sdaqf_tasks.fronts import report
-    from sdaqf_tasks.pipeline import status
-    from sdaqf_tasks.pipeline.project import Project
-    from sdaqf_tasks.pipeline.stages import Run
+    from sdaqf_tasks.flow import report, status
+    from sdaqf_tasks.flow.project import Project
+    from sdaqf_tasks.flow.stages import Run
 
     project = Project.find(Path.cwd(), owner_root=options.owner_root)
     _need_manifests(project)
@@ -353,7 +351,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _gc(options: argparse.Namespace) -> int:
-    from sdaqf_tasks.pipeline.project import Project
+    from sdaqf_tasks.flow.project import Project
 
     store = Project.find(Path.cwd()).store
     removed = size = 0

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 from sdaqf_tasks.context.document import content_digest
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError
+from sdaqf_tasks.flow import stages
+from sdaqf_tasks.flow.project import Chain, ManifestFile
+from sdaqf_tasks.flow.stages import STAGES, Outcome, Run, Stage
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import Artifact, Compaction, Manifest, Selection, Snapshot
 from sdaqf_tasks.formats.declaration import DEFAULT
 from sdaqf_tasks.formats.plain_yaml import nearest
 from sdaqf_tasks.formats.records import cost
-from sdaqf_tasks.pipeline import stages
-from sdaqf_tasks.pipeline.project import Chain, ManifestFile
-from sdaqf_tasks.pipeline.stages import STAGES, Outcome, Run, Stage
 
 MOVED = frozenset({Reason.CANDIDATE_MOVED, Reason.CANDIDATE_MISMATCH})
 
@@ -101,10 +101,16 @@ def _manifest(run: Run, manifest: ManifestFile, names: Sequence[str], wanted: Se
         except SdaqfError as error:
             yield Result(chain, BLOCKED, tuple(common), error=error)
         else:
-            summary = summarise(run, chain)
-            same = summary is not None and before == summary.content
-            word = CURRENT if not any(outcome.made for outcome in outcomes) else SAME if same else MADE
-            yield Result(chain, word, outcomes, summary)
+            yield finished(run, chain, outcomes, before)
+
+
+def finished(run: Run, chain: Chain, outcomes: Sequence[Outcome], before: str | None) -> Result:
+    """The result of a chain that was not refused; `before` is its content digest before the first stage ran."""
+    summary = summarise(run, chain)
+    if not any(outcome.made for outcome in outcomes):
+        return Result(chain, CURRENT, tuple(outcomes), summary)
+    same = summary is not None and before == summary.content
+    return Result(chain, SAME if same else MADE, tuple(outcomes), summary)
 
 
 def _chains(manifest: str, queries: list[str], names: Sequence[str]) -> list[Chain]:

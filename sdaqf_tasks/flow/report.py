@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sdaqf_tasks.errors import SdaqfError
-from sdaqf_tasks.pipeline import build
-from sdaqf_tasks.pipeline.build import Result, Summary
+from sdaqf_tasks.flow import build
+from sdaqf_tasks.flow.build import Result, Summary
 from sdaqf_tasks.world import Tree
 
 KIB = 1_024

@@ -25,11 +25,11 @@ from sdaqf_tasks.disk.files import Root
 from sdaqf_tasks.disk.reader import Reader
 from sdaqf_tasks.disk.store import DOCUMENT, Receipt
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable
+from sdaqf_tasks.flow.project import Chain, ManifestFile, Project, Reading, now
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import Artifact, parse, render
 from sdaqf_tasks.formats.declaration import DEFAULT, Declaration
 from sdaqf_tasks.formats.records import RootScope, instant
-from sdaqf_tasks.pipeline.project import Chain, ManifestFile, Project, Reading, now
 from sdaqf_tasks.world import REFERENCE_BYTES, Observed, Tree
 
 CANDIDATE = "candidate"
@@ -168,6 +168,7 @@ class Stage(NamedTuple):
     """One row of the table. `observes`: it verifies the tree; `declares`: it reads the YAML; `per_query`: once a query."""
 
     name: str
+    says: str
     takes: tuple[str, ...]
     makes: str
     run: Callable[[Job], Made]
@@ -256,15 +257,18 @@ def _verify_unexpired(job: Job, required: list[Any]) -> None:
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("manifest", (), "manifest", _manifest, observes=True, declares=True, per_query=False),
-    Stage("index", ("manifest",), "graph", _index, observes=True, per_query=False),
-    Stage("query", ("manifest", "graph"), "query", _query, declares=True),
-    Stage("select", ("graph", "query"), "selection", _select),
-    Stage("snapshot", ("graph", "selection"), "snapshot", _snapshot, observes=True),
-    Stage("compact", ("graph", "selection", "snapshot"), "compaction", _compact, observes=True),
-    Stage("render", ("snapshot", "compaction"), "document", _render, declares=True),
-    Stage("quality", ("graph", "selection", "snapshot"), "quality", _quality),
+    Stage("manifest", "Compile the YAML: find the files and pin them.", (), "manifest", _manifest, True, True, per_query=False),
+    Stage("index", "Read every source into a Graph.", ("manifest",), "graph", _index, observes=True, per_query=False),
+    Stage("query", "Compile a query for the Graph.", ("manifest", "graph"), "query", _query, declares=True),
+    Stage("select", "Select what the query takes within its budget.", ("graph", "query"), "selection", _select),
+    Stage("snapshot", "Observe what was selected again, exactly.", ("graph", "selection"), "snapshot", _snapshot, observes=True),
+    Stage("compact", "Reduce the Snapshot to its extracts.", ("graph", "selection", "snapshot"), "compaction", _compact, observes=True),
+    Stage("render", "Write the extracts as a document, context.md.", ("snapshot", "compaction"), "document", _render, declares=True),
+    Stage("quality", "Count what the Snapshot holds.", ("graph", "selection", "snapshot"), "quality", _quality),
 )
+LAST = frozenset({"render", "quality"})
+"""Stages that nothing is made from."""
+
 BY_NAME: Mapping[str, Stage] = {stage.name: stage for stage in STAGES}
 PER_MANIFEST = frozenset(stage.makes for stage in STAGES if not stage.per_query)
 
@@ -303,6 +307,11 @@ def judge(job: Job, inputs: Mapping[str, str]) -> str | None:
     return None
 
 
+def is_shown(job: Job) -> bool:
+    """Whether the copy that people open is there."""
+    return (job.run.store.folder / "out" / out_name(job.chain, job.stage.makes)).is_file()
+
+
 def run_stage(run: Run, stage: Stage, chain: Chain) -> Outcome:
     """Run one stage of one chain under the project lock, unless it is current.
 
@@ -330,7 +339,7 @@ def run_stage(run: Run, stage: Stage, chain: Chain) -> Outcome:
 def withdraw(run: Run, stage: Stage, chain: Chain) -> None:
     """Take back a stage's result and everything that was made from it, in every query where the stage is the manifest's."""
     below = STAGES[STAGES.index(stage) :]
-    if stage.name in ("render", "quality"):
+    if stage.name in LAST:
         below = (stage,)
     chains = [chain] if stage.per_query else [Chain(chain.manifest, name) for name in run.store.queries(chain.manifest)] or [chain]
     for each in chains:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from sdaqf_tasks.errors import SdaqfError
-from sdaqf_tasks.pipeline import stages
-from sdaqf_tasks.pipeline.build import content
-from sdaqf_tasks.pipeline.project import Chain, ManifestFile
-from sdaqf_tasks.pipeline.stages import STAGES, Job, Run, judge
+from sdaqf_tasks.flow import stages
+from sdaqf_tasks.flow.build import content
+from sdaqf_tasks.flow.project import Chain, ManifestFile
+from sdaqf_tasks.flow.stages import STAGES, Job, Run, judge
 
 
 def status(run: Run, names: Sequence[str] = ()) -> dict[str, Any]:

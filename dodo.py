@@ -1,0 +1,42 @@
+"""This repository's own tasks: its contexts, its generated files, its tests.
+
+`doit snapshot` builds what agents are told about this repository; `doit test` passes the tests.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import sdaqf_tasks
+
+DOIT_CONFIG = sdaqf_tasks.doit_config() | {"default_tasks": ["snapshot"]}
+
+context = sdaqf_tasks.pipeline()
+
+
+def task_schemas() -> dict[str, Any]:
+    """Write schemas/ from the records."""
+    return {"actions": [write_schemas], "verbosity": 2, "uptodate": [False]}
+
+
+def write_schemas() -> None:
+    from sdaqf_tasks.formats.schemas import schemas
+
+    for name, data in schemas().items():
+        path = Path("schemas") / name
+        if not path.exists() or path.read_bytes() != data:
+            path.write_bytes(data)
+            print(f"wrote {path}")
+
+
+def task_test() -> dict[str, Any]:
+    """Run the tests: `doit test`; the long ones with `pytest -m long`."""
+    return {"actions": [f"{sys.executable} -m pytest -n auto -m 'not long'"], "verbosity": 2, "uptodate": [False]}
+
+
+def task_lint() -> dict[str, Any]:
+    """Run ruff and mypy."""
+    commands = ("ruff check .", "ruff format --check .", "mypy")
+    return {"actions": [f"{sys.executable} -m {command}" for command in commands], "verbosity": 2, "uptodate": [False]}
