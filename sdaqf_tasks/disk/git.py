@@ -37,9 +37,9 @@ _AS_IT_IS = ("core.sparseCheckout=true", "core.sparseCheckoutCone=true", "index.
 _OWN_REFS = (b"HEAD", b"refs/bisect/", b"refs/worktree/", b"refs/rewritten/")
 _EXTENSIONS = frozenset({"noop", "noop-v1", "partialclone", "preciousobjects", "relativeworktrees", "worktreeconfig"})
 _HISTORY = frozenset({"cat-file", "diff-tree", "log", "ls-tree", "merge-base", "rev-list", "show"})
+_PROGRAM_OPTIONS = ("--ext-diff", "--textconv", "--filters", "--output", "--show-signature", "--submodule")
+_SEE_OBJECTS = _HISTORY | {"diff"}
 """The commands that see the repository's objects. All others see none, so that they can neither touch nor add any."""
-
-_PROGRAM_OPTIONS = ("--ext-diff", "--textconv", "--filters", "--output", "--show-signature")
 
 _CONFIG = """\
 [core]
@@ -238,7 +238,7 @@ class Git:
             subprocess.Popen(
                 [self._program, *(argument.encode("utf-8", "surrogateescape") for argument in (*before, command, *arguments))],
                 cwd=self._top,
-                env=self._environment | (self._objects if command in _HISTORY else {}),
+                env=self._environment | (self._objects if command in _SEE_OBJECTS else {}),
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

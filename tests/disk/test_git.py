@@ -51,15 +51,23 @@ def trap(tmp_path: Path) -> Trap:
     return Trap(tree, str(bait))
 
 
-# Each sets a bait and returns a plain git command that takes it.
+BAITS: list[Callable[[Trap], tuple[str, ...]]] = []
 
 
-def _fsmonitor(trap: Trap) -> tuple[str, ...]:
+def bait(make: Callable[[Trap], tuple[str, ...]]) -> Callable[[Trap], tuple[str, ...]]:
+    """One that sets a bait, and returns a plain git command that takes it."""
+    BAITS.append(make)
+    return make
+
+
+@bait
+def fsmonitor(trap: Trap) -> tuple[str, ...]:
     trap.config("core.fsmonitor", trap.bait)
     return ("status",)
 
 
-def _hooks_path(trap: Trap) -> tuple[str, ...]:
+@bait
+def hooks_path(trap: Trap) -> tuple[str, ...]:
     hooks = trap.tree.path.parent / "hooks"
     hooks.mkdir()
     (hooks / "post-index-change").symlink_to(trap.bait)
@@ -68,7 +76,8 @@ def _hooks_path(trap: Trap) -> tuple[str, ...]:
     return ("status",)
 
 
-def _hook(trap: Trap) -> tuple[str, ...]:
+@bait
+def hook(trap: Trap) -> tuple[str, ...]:
     hooks = trap.tree.path / ".git" / "hooks"
     hooks.mkdir(exist_ok=True)
     (hooks / "post-index-change").symlink_to(trap.bait)
@@ -76,46 +85,53 @@ def _hook(trap: Trap) -> tuple[str, ...]:
     return ("status",)
 
 
-def _clean_filter(trap: Trap) -> tuple[str, ...]:
+@bait
+def clean_filter(trap: Trap) -> tuple[str, ...]:
     trap.tree.write(".gitattributes", b"* filter=bait\n")
     trap.config("filter.bait.clean", trap.bait)
     trap.touched()
     return ("status",)
 
 
-def _process_filter(trap: Trap) -> tuple[str, ...]:
+@bait
+def process_filter(trap: Trap) -> tuple[str, ...]:
     trap.tree.write(".git/info/attributes", b"* filter=bait\n")
     trap.config("filter.bait.process", trap.bait, "filter.bait.required", "true")
     trap.touched()
     return ("status",)
 
 
-def _smudge_filter(trap: Trap) -> tuple[str, ...]:
+@bait
+def smudge_filter(trap: Trap) -> tuple[str, ...]:
     trap.tree.write(".gitattributes", b"* filter=bait\n")
     trap.config("filter.bait.smudge", trap.bait)
     return ("cat-file", "--filters", "HEAD:a")
 
 
-def _textconv(trap: Trap) -> tuple[str, ...]:
+@bait
+def textconv(trap: Trap) -> tuple[str, ...]:
     trap.tree.write(".gitattributes", b"* diff=bait\n")
     trap.config("diff.bait.textconv", trap.bait)
     return ("log", "-p")
 
 
-def _external_diff(trap: Trap) -> tuple[str, ...]:
+@bait
+def external_diff(trap: Trap) -> tuple[str, ...]:
     trap.config("diff.external", trap.bait)
     trap.tree.write("a", b"three\n")
     return ("diff",)
 
 
-def _diff_driver(trap: Trap) -> tuple[str, ...]:
+@bait
+def diff_driver(trap: Trap) -> tuple[str, ...]:
     trap.tree.write(".gitattributes", b"* diff=bait\n")
     trap.config("diff.bait.command", trap.bait)
     trap.tree.write("a", b"three\n")
     return ("diff",)
 
 
-def _pager(trap: Trap) -> tuple[str, ...]:
+@bait
+def pager(trap: Trap) -> tuple[str, ...]:
     trap.config("core.pager", trap.bait)
     ours, theirs = pty.openpty()  # git asks for a terminal before it pages
     subprocess.run(["git", "log"], cwd=trap.tree.path, env=environment(TERM="vt100"), stdout=theirs, check=False)
@@ -124,59 +140,69 @@ def _pager(trap: Trap) -> tuple[str, ...]:
     return ("log",)
 
 
-def _alias(trap: Trap) -> tuple[str, ...]:
+@bait
+def alias(trap: Trap) -> tuple[str, ...]:
     for name in ("ls-files", "rev-list", "config", "log"):
         trap.config(f"alias.{name}", f"!{trap.bait}")
     trap.config("alias.bait", f"!{trap.bait}")
     return ("bait",)
 
 
-def _ssh_command(trap: Trap) -> tuple[str, ...]:
+@bait
+def ssh_command(trap: Trap) -> tuple[str, ...]:
     trap.config("core.sshCommand", trap.bait, "remote.origin.url", "ssh://host.invalid/x")
     return ("fetch", "origin")
 
 
-def _git_proxy(trap: Trap) -> tuple[str, ...]:
+@bait
+def git_proxy(trap: Trap) -> tuple[str, ...]:
     trap.config("core.gitProxy", trap.bait, "remote.origin.url", "git://host.invalid/x")
     return ("fetch", "origin")
 
 
-def _credential_helper(trap: Trap) -> tuple[str, ...]:
+@bait
+def credential_helper(trap: Trap) -> tuple[str, ...]:
     trap.config("credential.helper", trap.bait)
     return ("credential", "fill")
 
 
-def _askpass(trap: Trap) -> tuple[str, ...]:
+@bait
+def askpass(trap: Trap) -> tuple[str, ...]:
     trap.config("core.askPass", trap.bait)
     return ("credential", "fill")
 
 
-def _include(trap: Trap) -> tuple[str, ...]:
+@bait
+def include(trap: Trap) -> tuple[str, ...]:
     (trap.tree.path / "included").write_text(f"[core]\n\tfsmonitor = {trap.bait}\n")
     trap.config("include.path", "../included")
     return ("status",)
 
 
-def _include_for_this_folder(trap: Trap) -> tuple[str, ...]:
+@bait
+def include_for_this_folder(trap: Trap) -> tuple[str, ...]:
     (trap.tree.path / "included").write_text(f"[core]\n\tfsmonitor = {trap.bait}\n")
     trap.config("includeIf.gitdir/i:**.path", "../included")
     return ("status",)
 
 
-def _work_tree_configuration(trap: Trap) -> tuple[str, ...]:
+@bait
+def work_tree_configuration(trap: Trap) -> tuple[str, ...]:
     trap.config("extensions.worktreeConfig", "true")
     trap.tree.git("config", "--worktree", "core.fsmonitor", trap.bait)
     return ("status",)
 
 
-def _alternate_refs_command(trap: Trap) -> tuple[str, ...]:
+@bait
+def alternate_refs_command(trap: Trap) -> tuple[str, ...]:
     other = committed(trap.tree.path.parent / "other")
     trap.tree.write(".git/objects/info/alternates", os.fsencode(other.path / ".git" / "objects") + b"\n")
     trap.config("core.alternateRefsCommand", trap.bait)
     return ("rev-list", "--alternate-refs")
 
 
-def _lazy_fetch(trap: Trap) -> tuple[str, ...]:
+@bait
+def lazy_fetch(trap: Trap) -> tuple[str, ...]:
     blob = trap.tree.git("rev-parse", "HEAD:a").decode().strip()
     (trap.tree.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     trap.config("core.repositoryFormatVersion", "1", "extensions.partialClone", "origin", "remote.origin.promisor", "true")
@@ -184,7 +210,8 @@ def _lazy_fetch(trap: Trap) -> tuple[str, ...]:
     return ("show", "HEAD:a")
 
 
-def _signature(trap: Trap) -> tuple[str, ...]:
+@bait
+def signature(trap: Trap) -> tuple[str, ...]:
     commit = trap.tree.git("cat-file", "commit", "HEAD").replace(
         b"\n\n", b"\ngpgsig -----BEGIN PGP SIGNATURE-----\n -----END PGP SIGNATURE-----\n\n", 1
     )
@@ -194,12 +221,14 @@ def _signature(trap: Trap) -> tuple[str, ...]:
     return ("log",)
 
 
-def _submodule_monitor(trap: Trap) -> tuple[str, ...]:
+@bait
+def submodule_monitor(trap: Trap) -> tuple[str, ...]:
     _with_submodule(trap).git("config", "core.fsmonitor", trap.bait)
     return ("status",)
 
 
-def _submodule_filter(trap: Trap) -> tuple[str, ...]:
+@bait
+def submodule_filter(trap: Trap) -> tuple[str, ...]:
     inner = _with_submodule(trap)
     inner.git("config", "filter.bait.clean", trap.bait)
     inner.write(".gitattributes", b"* filter=bait\n")
@@ -207,7 +236,8 @@ def _submodule_filter(trap: Trap) -> tuple[str, ...]:
     return ("status",)
 
 
-def _submodule_update(trap: Trap) -> tuple[str, ...]:
+@bait
+def submodule_update(trap: Trap) -> tuple[str, ...]:
     _with_submodule(trap)
     trap.config("submodule.sub.update", f"!{trap.bait}", "submodule.recurse", "true")
     trap.tree.git("-C", "sub", "checkout", "-q", "HEAD~0")
@@ -222,11 +252,6 @@ def _with_submodule(trap: Trap) -> WorkTree:
     return WorkTree(trap.tree.path / "sub")
 
 
-BAITS = [
-    value
-    for name, value in list(globals().items())
-    if name.startswith("_") and value.__class__ is type(committed) and name != "_with_submodule"
-]
 QUESTIONS = (
     ("log", "-p", "--stat", "HEAD"),
     ("show", "HEAD"),
@@ -243,22 +268,26 @@ def ask_everything(top: Path) -> None:
     with Repository(top) as repository:
         for _ in range(2):
             repository.observe()
+            _or_failed(repository.modified)
         for question in QUESTIONS:
-            try:
-                repository.history(*question)
-            except Refused as refusal:
-                assert refusal.reason is Reason.GIT_FAILED
+            _or_failed(lambda question=question: repository.history(*question))  # type: ignore[misc]
+
+
+def _or_failed(question: Callable[[], object]) -> None:
+    try:
+        question()
+    except Refused as refusal:
+        assert refusal.reason is Reason.GIT_FAILED
 
 
 class TestBaits:
-    @pytest.mark.parametrize("bait", BAITS, ids=lambda bait: bait.__name__.strip("_").replace("_", " "))
-    def test_what_plain_git_runs_we_do_not(self, trap: Trap, bait: Callable[[Trap], tuple[str, ...]]) -> None:
-        command = bait(trap)
+    @pytest.mark.parametrize("make", BAITS, ids=lambda make: make.__name__.replace("_", " "))
+    def test_what_plain_git_runs_we_do_not(self, trap: Trap, make: Callable[[Trap], tuple[str, ...]]) -> None:
+        command = make(trap)
         trap.tree.git(*command, check=False, stdin=b"protocol=https\nhost=host.invalid\n\n")
         assert trap.witness.exists(), "the bait does not work"
         trap.witness.unlink()
-        bait_again = trap.tree.path / "a"
-        os.utime(bait_again, ns=(2, 2))
+        os.utime(trap.tree.path / "a", ns=(2, 2))
         before = everything_below(trap.tree.path)
         ask_everything(trap.tree.path)
         assert not trap.witness.exists()
@@ -460,6 +489,27 @@ class TestHistory:
             assert repository.history("rev-list", "--count", "HEAD") == b"2\n"
             trap.tree.git("commit", "-q", "--allow-empty", "-m", "three")
             assert repository.history("rev-list", "--count", "HEAD") == b"3\n"
+
+
+class TestTheWorkTree:
+    def test_the_names_that_differ_from_head_are_told(self, trap: Trap) -> None:
+        with Repository(trap.tree.path) as repository:
+            assert repository.modified() == ()
+            trap.touched()
+            assert repository.modified() == ()
+        trap.tree.write("b", b"b")
+        trap.tree.write("new")
+        trap.tree.git("add", "b")
+        (trap.tree.path / "a").unlink()
+        with Repository(trap.tree.path) as repository:
+            assert repository.modified() == ("a", "b", "new")
+
+    def test_any_commits_time_is_told(self, trap: Trap) -> None:
+        with Repository(trap.tree.path) as repository:
+            assert repository.committed(trap.tree.head()) == "2026-01-01T00:00:00Z"
+            with pytest.raises(Refused) as refused:
+                repository.committed("e" * 40)
+        assert refused.value.reason is Reason.GIT_FAILED
 
 
 class TestNobodyElse:
