@@ -257,7 +257,11 @@ class Git:
 
     def _drain(self, child: subprocess.Popen[bytes], command: str, limit: int) -> tuple[bytes, bytes]:
         deadline = time.monotonic() + self._seconds
-        late = Refused(Reason.GIT_FAILED, f"git {command} did not end within {self._seconds:g} seconds (limits.git_seconds)")
+        late = Refused(
+            Reason.GIT_FAILED,
+            f"git {command} did not end within {self._seconds:g} seconds",
+            todo="Raise limits.git_seconds if the tree is large; else look for a .gitignore that is no file.",
+        )
         assert child.stdout is not None and child.stderr is not None
         answer, complaint = bytearray(), bytearray()
         with selectors.DefaultSelector() as ready:

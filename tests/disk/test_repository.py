@@ -630,6 +630,11 @@ class TestRefusals:
             (tree.path / ".git" / "kept").rename(place)
         assert observe(tree).repository_digest == digest(A)
 
+    def test_a_fifo_that_git_waits_for_is_given_up(self, tree: WorkTree) -> None:
+        os.mkfifo(tree.path / ".gitignore")
+        refusal = refused(tree, limits=Limits(git_seconds=0.3))
+        assert (refusal.reason, "limits.git_seconds" in refusal.todo) == (Reason.GIT_FAILED, True)
+
     @pytest.mark.parametrize("place", ["bare", "clone"])
     def test_a_bare_repository(self, tree: WorkTree, tmp_path: Path, place: str) -> None:
         tree.git("clone", "-q", "--bare", ".", "../bare")
