@@ -45,7 +45,8 @@ class Failing(Repository):
 
     def __init__(self, *, required: bool, **fields: Any) -> None:
         super().__init__()
-        self.source = self.add(**({"path": "e/a.json", "text": "{}", "required": required} | fields))
+        plain: dict[str, Any] = {"path": "e/a.json", "text": "{}", "required": required}
+        self.source = self.add(**(plain | fields))
 
 
 def a_claim_without_a_self_reference(**how: Any) -> Repository:
@@ -134,12 +135,12 @@ def a_git_folder(**how: Any) -> Repository:
 
 
 def an_immutable_file_that_is_no_json(**how: Any) -> Repository:
-    evidence = {"kind": Kind.EVIDENCE, "authority": Authority.VERIFIED_EVIDENCE, "freshness": IMMUTABLE}
+    evidence: dict[str, Any] = {"kind": Kind.EVIDENCE, "authority": Authority.VERIFIED_EVIDENCE, "freshness": IMMUTABLE}
     return Failing(text='{}\n{"a": 1.5}\n', lines=(1, 1), **evidence, **how)
 
 
 def an_immutable_file_that_is_large_json(**how: Any) -> Repository:
-    evidence = {"kind": Kind.EVIDENCE, "authority": Authority.VERIFIED_EVIDENCE, "freshness": IMMUTABLE}
+    evidence: dict[str, Any] = {"kind": Kind.EVIDENCE, "authority": Authority.VERIFIED_EVIDENCE, "freshness": IMMUTABLE}
     return Failing(text="[" * 66 + "]" * 66 + "\n" + "AKIA0123456789ABCDEF" + "x" * 65_536, lines=(2, 2), **evidence, **how)
 
 

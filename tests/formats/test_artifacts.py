@@ -676,7 +676,7 @@ def test_a_changed_artifact_is_read_or_refused(seed: int) -> None:
         at = chance.randrange(len(data))
         data[at : at + chance.choice((0, 1, 1, 7))] = chance.randbytes(chance.choice((0, 1, 1, 2)))
     try:
-        artifact = parse(bytes(data))
+        artifact: Artifact[Any] = parse(bytes(data))
     except SdaqfError as error:
         assert str(error).replace("…", "").isascii()
     else:
