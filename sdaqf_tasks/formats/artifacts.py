@@ -527,7 +527,8 @@ def convert(value: Any, kind: type[R], *, at: tuple[str | int, ...] = ()) -> R:
         steps = [*at, *_steps(path.rstrip("`"))]
         if isinstance(cause := error.__cause__, Invalid):
             raise Invalid(cause.reason, cause.message, at=(*steps, *filter(None, cause.where.split("/")))) from None
-        raise _invalid(_own_words(message), *steps) from None
+        words, *member = _own_words(message)
+        raise _invalid(words, *steps, *member) from None
 
 
 def _steps(path: str) -> list[str]:
@@ -535,13 +536,14 @@ def _steps(path: str) -> list[str]:
     return [_shown(step) for step in path.removeprefix("$").replace("[", ".").replace("]", "").split(".") if step]
 
 
-def _own_words(message: str) -> str:
-    """A sentence of msgspec's, in lower case and without the input that some of them quote whole."""
+def _own_words(message: str) -> tuple[str, ...]:
+    """A sentence of msgspec's, in lower case and without the input that some of them quote; then the member that it names."""
     if message.startswith("Invalid enum value"):
-        return "not one of the words that are allowed here"
-    if message.startswith("Object contains unknown field"):
-        return "has an unknown member " + _shown(message.rpartition("field ")[2]).replace("`", "'")
-    return message[:1].lower() + message[1:160].replace("`", "'")
+        return ("not one of the words that are allowed here",)
+    for start, words in (("Object missing required field `", "is missing"), ("Object contains unknown field `", "is no member here")):
+        if message.startswith(start):
+            return words, _shown(message.removeprefix(start).removesuffix("`"))
+    return (message[:1].lower() + message[1:160].replace("`", "'"),)
 
 
 def _shown(text: str) -> str:

@@ -282,12 +282,11 @@ def test_a_number_is_an_integer_in_range(value: Any) -> None:
 
 @pytest.mark.parametrize("name", BUDGET)
 def test_every_member_is_needed(name: str) -> None:
-    assert refusal(changed(BUDGET, name, REMOVED), Budget).message == f"object missing required field '{name}'"
+    refused(changed(BUDGET, name, REMOVED), Budget, name, "is missing")
 
 
 def test_no_other_member_is_taken() -> None:
-    error = refusal(BUDGET | {"Unit": 1}, Budget)
-    assert (error.where, error.message) == ("", "has an unknown member 'Unit'")
+    refused(BUDGET | {"Unit": 1}, Budget, "Unit", "is no member here")
 
 
 # ---- ids ------------------------------------------------------------------------------------------------------------
@@ -405,7 +404,7 @@ def test_what_expires_has_both_times_in_order() -> None:
     refused(window | {"valid_until": "2026-01-01T00:00:00.099999Z"}, Freshness, "valid_until", "ends before it was observed")
     for member in ("observed_at", "valid_until"):
         refused(window | {member: None}, Freshness, "kind", "expires-at has both times")
-        refused(changed(window, member, REMOVED), Freshness, "", f"object missing required field '{member}'")
+        refused(changed(window, member, REMOVED), Freshness, member, "is missing")
 
 
 # ---- enumerations ---------------------------------------------------------------------------------------------------
@@ -460,7 +459,7 @@ def test_an_absent_sensitivity_reads_as_owner_private() -> None:
 
 def test_a_node_has_no_such_default() -> None:
     private = plain(node(sensitivity=Sensitivity.OWNER_PRIVATE))
-    refused(changed(private, "sensitivity", REMOVED), Node, "", "object missing required field 'sensitivity'")
+    refused(changed(private, "sensitivity", REMOVED), Node, "sensitivity", "is missing")
 
 
 def test_a_source_id_that_left_the_default_out_is_wrong() -> None:
