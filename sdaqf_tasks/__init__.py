@@ -4,26 +4,27 @@ import sdaqf_tasks
 
 DOIT_CONFIG = sdaqf_tasks.doit_config()
 context = sdaqf_tasks.pipeline(prefix="context")
+
+Nothing is imported here: under `python -m` the working directory still comes first.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from sdaqf_tasks.flow.tasks import Pipeline
 
 __version__ = "0.1.0"
 
 
-def pipeline(prefix: str | None = None) -> Pipeline:
+def pipeline(prefix: "str | None" = None) -> "Pipeline":
     """The tasks of every manifest, for doit. With a prefix the visible ones are `PREFIX:NAME`, and all else is private."""
     from sdaqf_tasks.flow.tasks import Pipeline
 
     return Pipeline(prefix)
 
 
-def doit_config() -> dict[str, Any]:
+def doit_config() -> "dict[str, Any]":
     """What `DOIT_CONFIG` may hold: one line a context, and doit's database in the build folder."""
     from sdaqf_tasks.flow.tasks import doit_config
 

@@ -1,11 +1,15 @@
-"""This module is where the program starts: nothing of the working directory can be imported, and every descriptor is open."""
+"""This module is where the program starts: nothing of the working directory can be imported, and every descriptor is open.
 
+One thing is out of reach: `python -m sdaqf_tasks` takes what is called `sdaqf_tasks` in the working directory for this
+package, before any line of ours runs. The command `sdaqf` does not, nor does `python -P -m sdaqf_tasks`.
+"""
+
+import io
+import os
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]  # `python -m` puts the working directory there; a `hashlib.py` in it is not ours to run
-
-import os
 
 
 def main() -> int:
@@ -15,12 +19,20 @@ def main() -> int:
             os.fstat(descriptor)
         except OSError:  # closed at start: a file that is opened later must not become a standard stream
             os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:  # Python then prints to stdout what is meant for stderr
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     if os.name != "posix":
         sys.stderr.write("sdaqf runs on Linux and macOS; on Windows use it within WSL.\n")
         return 2
-    from sdaqf_tasks.fronts.cli import main as run
+    try:
+        from sdaqf_tasks.fronts.cli import main as run
 
-    return run()
+        return run()
+    except KeyboardInterrupt:  # while loading, or while telling how it ended
+        return 130
 
 
 if __name__ == "__main__":

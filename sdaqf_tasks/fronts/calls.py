@@ -24,7 +24,7 @@ from sdaqf_tasks.disk import files
 from sdaqf_tasks.disk.files import Root
 from sdaqf_tasks.disk.reader import Reader
 from sdaqf_tasks.disk.repository import Limits, Repository, find_top
-from sdaqf_tasks.errors import Conflict, Invalid, Reason, Refused, SdaqfError, Unreadable
+from sdaqf_tasks.errors import Conflict, Invalid, Malformed, Reason, Refused, SdaqfError, Unreadable
 from sdaqf_tasks.flow.project import Reading, read_declaration
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import (
@@ -77,7 +77,9 @@ def load(path: Path, wanted: type[C] | None = None) -> Artifact[C]:
     try:
         data = files.read_file(path, canonical.ARTIFACT_BYTES)
     except Unreadable as error:
-        raise Unreadable(error.reason, error.message, at=files.shown(path.name), todo="Give a regular file of at most 16 MiB.") from None
+        if error.reason is Reason.SOURCE_BYTE_LIMIT:
+            raise Malformed(Reason.TOO_LARGE, "an artifact has at most 16,777,216 bytes", at=error.where) from None
+        raise Unreadable(error.reason, error.message, at=error.where, todo="Give a regular file that is no link.") from None
     try:
         return parse(data, wanted)
     except SdaqfError as error:
@@ -121,12 +123,14 @@ def query(
     yaml: Path, graph: Path, output: Path, *, name: str = DEFAULT, repository_root: Path | None = None
 ) -> tuple[Result, tuple[str, ...]]:
     wanted = load(graph, Graph)
-    root = repository_root or _enclosing(yaml)
-    declaration = _declaration(yaml, root or yaml.absolute().parent).declaration
-    asked = declaration.queries.get(name)
     committed = None
-    if root is not None and asked is not None and not isinstance(asked.entry.as_of, str):
-        with Repository(root) as repository:
+    with ExitStack() as stack:
+        repository = stack.enter_context(Repository(repository_root)) if repository_root else None
+        top = repository_root or _enclosing(yaml)
+        declaration = _declaration(yaml, top).declaration
+        asked = declaration.queries.get(name)
+        if top is not None and asked is not None and not isinstance(asked.entry.as_of, str):
+            repository = repository or stack.enter_context(Repository(top))
             committed = repository.committed(wanted.content.candidate.git_head)
     made = ask(declaration, name, wanted, committed)
     return publish(made.query, output), made.notes
@@ -198,11 +202,13 @@ def _verify_chain(graph: Path | None, selection: Path | None, snapshot: Artifact
         chain.verify(load(graph, Graph), load(selection, Selection), snapshot)
 
 
-def _declaration(yaml: Path, root: Path) -> Reading:
-    """The declaration in an explicit file: below the root its includes are the root's, elsewhere its own folder's."""
-    path = yaml.absolute()
-    base = root.resolve() if path.is_relative_to(root.resolve()) else path.parent.resolve()
-    path = path.parent.resolve() / path.name
+def _declaration(yaml: Path, top: Path | None) -> Reading:
+    """The declaration in an explicit file: below `top` its includes are those of the tree, elsewhere of its own folder."""
+    try:
+        path = yaml.absolute().parent.resolve(strict=True) / yaml.name
+        base = top.resolve(strict=True) if top is not None else path.parent
+    except (OSError, RuntimeError, ValueError) as error:
+        raise Unreadable(Reason.MISSING_OR_UNREADABLE, "its folder cannot be read", at=files.shown(yaml.name)) from error
     if not path.is_relative_to(base):
         base = path.parent
     with Root(base) as opened:
@@ -211,6 +217,6 @@ def _declaration(yaml: Path, root: Path) -> Reading:
 
 def _enclosing(path: Path) -> Path | None:
     try:
-        return find_top(path.absolute().parent)
-    except SdaqfError:
+        return find_top(path.absolute().parent.resolve())
+    except (SdaqfError, OSError, RuntimeError):
         return None

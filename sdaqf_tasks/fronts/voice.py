@@ -1,0 +1,77 @@
+"""This module tells what happened: results on stdout, everything else on stderr, and the exit code.
+
+Every line passes through here, and nothing that a terminal would obey passes with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import json
+import os
+import sys
+from typing import Any, TextIO
+
+
+class Exit(enum.IntEnum):
+    """How a run ended."""
+
+    DONE = 0
+    REFUSED = 1
+    """Refused, or findings."""
+    USAGE = 2
+    """The command line is not one, or a precondition that was asked for is missing."""
+    DEFECT = 3
+    UNREPORTED = 4
+    """Done, and stdout did not take the report."""
+    INTERRUPTED = 130
+
+
+class Voice:
+    """The two streams of one run. Failing to tell stops nothing: the work goes on, and `heard` says that nobody knows."""
+
+    def __init__(self) -> None:
+        self.heard = True
+
+    def say(self, *lines: str) -> None:
+        """Lines of the result."""
+        if lines and not _write(sys.stdout, lines):
+            self.heard = False
+
+    def say_json(self, value: Any) -> None:
+        """The result as one JSON document: sorted keys, two spaces, non-ASCII escaped, one final newline (FORMAT 12.2)."""
+        self.say(*json.dumps(value, indent=2, sort_keys=True).split("\n"))
+
+    def aside(self, *lines: str) -> None:
+        """Lines for who watches. Where they cannot be told, they are not missed."""
+        if lines:
+            _write(sys.stderr, lines)
+
+
+def _write(stream: TextIO | None, lines: tuple[str, ...]) -> bool:
+    if stream is None:  # closed when the program began
+        return False
+    try:
+        stream.write("".join(f"{_plain(line)}\n" for line in lines))
+        stream.flush()
+    except OSError:  # full, or a pipe that nobody reads
+        _silence(stream)
+        return False
+    return True
+
+
+def _plain(line: str) -> str:
+    if line.isprintable():
+        return line
+    from sdaqf_tasks.flow.report import plain
+
+    return plain(line)
+
+
+def _silence(stream: TextIO) -> None:
+    """Let what the stream still holds go nowhere, so that the interpreter does not try once more at its end."""
+    with contextlib.suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+        stream.flush()
