@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -697,6 +698,73 @@ def test_no_score_can_be_added_to_a_report() -> None:
 @pytest.mark.parametrize("artifact", [MANIFEST, *CHAIN, COMPACTION, PROPOSAL, REPORT], ids=lambda artifact: artifact.artifact_type)
 def test_what_is_publishable_is_what_a_reader_gets(artifact: Artifact[Any]) -> None:
     assert publishable(artifact.content) == artifact
+
+
+# ---- counts and ranges that no vector reaches -----------------------------------------------------------------------
+
+DIGITS = [f"{number:064X}" for number in range(16_385)]
+EDGE_IDS = [f"CTX-EDGE-{digits}" for digits in DIGITS]
+NODE_IDS = [f"CTX-NODE-{digits}" for digits in DIGITS[:4_097]]
+
+
+def decided(count: int) -> dict[str, Any]:
+    """Members of a Selection with `count` decisions that cost a byte each."""
+    one = plain(CHAIN.selection)["content"]["selected"][0]
+    made = [one | {"node_id": name, "rank": one["rank"] | {"node_id": name}, "cost_bytes": 1} for name in NODE_IDS[:count]]
+    return {"selected": made, "excluded": [], "edge_cost_bytes": 0, "used_bytes": count}
+
+
+def left_out(count: int) -> list[dict[str, Any]]:
+    return [{"node_id": name, "reason": "because", "details": []} for name in NODE_IDS[:count]]
+
+
+@pytest.mark.parametrize(
+    ("artifact", "last_good", "first_bad", "message"),
+    [
+        (CHAIN.selection, decided(4_096), decided(4_097), "expected 'array' of length <= 4096"),
+        (CHAIN.selection, decided(1), decided(0), "expected 'array' of length >= 1"),
+        (CHAIN.selection, {"excluded": left_out(4_096)}, {"excluded": left_out(4_097)}, "expected 'array' of length <= 4096"),
+        (
+            CHAIN.selection,
+            {"selected_edge_ids": EDGE_IDS[:16_384]},
+            {"selected_edge_ids": EDGE_IDS},
+            "expected 'array' of length <= 16384",
+        ),
+        (
+            CHAIN.selection,
+            {"unresolved_contradiction_ids": EDGE_IDS[:16_384]},
+            {"unresolved_contradiction_ids": EDGE_IDS},
+            "expected 'array' of length <= 16384",
+        ),
+        (CHAIN.selection, {}, {"edge_cost_bytes": -1}, "expected 'int' >= 0"),
+        (CHAIN.selection, {}, {"edge_cost_bytes": 8_388_609}, "expected 'int' <= 8388608"),
+        (CHAIN.selection, {}, {"used_bytes": 8_388_609}, "expected 'int' <= 8388608"),
+        (CHAIN.snapshot, {"excluded": left_out(4_096)}, {"excluded": left_out(4_097)}, "expected 'array' of length <= 4096"),
+        (CHAIN.snapshot, {"budget_bytes": 8_388_608}, {"budget_bytes": 8_388_609}, "expected 'int' <= 8388608"),
+        (CHAIN.snapshot, {}, {"budget_bytes": 1_023}, "expected 'int' >= 1024"),
+        (CHAIN.snapshot, {}, {"context_bytes": -1}, "expected 'int' >= 0"),
+        (COMPACTION, {"omitted_node_ids": NODE_IDS[:4_096]}, {"omitted_node_ids": NODE_IDS}, "expected 'array' of length <= 4096"),
+        (COMPACTION, {"budget_bytes": 1_024}, {"budget_bytes": 1_023}, "expected 'int' >= 1024"),
+        (COMPACTION, {"budget_bytes": 8_388_608}, {"budget_bytes": 8_388_609}, "expected 'int' <= 8388608"),
+        (COMPACTION, {}, {"used_bytes": 8_388_609}, "expected 'int' <= 8388608"),
+        (COMPACTION, {}, {"extracts": []}, "expected 'array' of length >= 1"),
+        (
+            COMPACTION,
+            {"host_summary_proposal_id": None},
+            {"host_summary_proposal_id": "CTX-SNAPSHOT-" + DIGITS[0]},
+            "not an id CTX-HOST-SUMMARY-PROPOSAL-… with 64 uppercase hexadecimal digits",
+        ),
+    ],
+    ids=map(str, itertools.count()),
+)
+def test_a_bound_of_a_content_is_inclusive(
+    artifact: Artifact[Any], last_good: dict[str, Any], first_bad: dict[str, Any], message: str
+) -> None:
+    kind, content = type(artifact.content), plain(artifact)["content"]
+    assert plain(convert(content | last_good, kind)) == content | last_good
+    with pytest.raises(Invalid) as caught:
+        convert(content | first_bad, kind)
+    assert (caught.value.message, caught.value.where in first_bad) == (message, True)
 
 
 # ---- chance ---------------------------------------------------------------------------------------------------------
