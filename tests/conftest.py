@@ -1,0 +1,25 @@
+"""This module sees to it that no test meets the user's home, git configuration or settings of this program."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _nobodys_machine(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("GIT_", "SDAQF_", "XDG_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(_home(tmp_path_factory)))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+
+
+def _home(factory: pytest.TempPathFactory) -> Path:
+    """A home of this run. It stays as it is made."""
+    home = factory.getbasetemp() / "home"
+    home.mkdir(exist_ok=True)
+    return home
