@@ -33,10 +33,15 @@ def write_schemas() -> None:
 
 def task_test() -> dict[str, Any]:
     """Run the tests: `doit test`; the long ones with `pytest -m long`."""
-    return {"actions": [f"{sys.executable} -m pytest -n auto -m 'not long'"], "verbosity": 2, "uptodate": [False]}
+    return {"actions": [f"{sys.executable} -m pytest -n auto"], "verbosity": 2, "uptodate": [False]}
 
 
 def task_lint() -> dict[str, Any]:
     """Run ruff and mypy."""
     commands = ("ruff check .", "ruff format --check .", "mypy")
     return {"actions": [f"{sys.executable} -m {command}" for command in commands], "verbosity": 2, "uptodate": [False]}
+
+
+def task_docs() -> dict[str, Any]:
+    """Write docs/errors.md, and what the console samples of the pages print."""
+    return {"actions": [f"{sys.executable} -m scripts.pages"], "verbosity": 2, "uptodate": [False]}

@@ -168,8 +168,8 @@ def _run(session: list[Part]) -> dict[Part, str]:
             script += [command, f"printf '\\n%s\\n' {shlex.quote(_ENDS.format(len(shown)))}"]
             shown.append((part, command))
     with tempfile.TemporaryDirectory(prefix="sdaqf-pages-") as folder:
-        work = _scratch(Path(folder).resolve(), str(session[0].scratch))
-        answer = _bash("exec 2>&1\n" + "\n".join(script), work)
+        work = scratch(Path(folder).resolve(), str(session[0].scratch))
+        answer = bash("exec 2>&1\n" + "\n".join(script), work)
     printed = dict.fromkeys((part for part in session if part.info == "console"), "")
     for number, (part, command) in enumerate(shown):
         output, _, answer = answer.partition(f"\n{_ENDS.format(number)}\n")
@@ -177,7 +177,8 @@ def _run(session: list[Part]) -> dict[Part, str]:
     return printed
 
 
-def _scratch(folder: Path, kind: str) -> Path:
+def scratch(folder: Path, kind: str) -> Path:
+    """A new repository in `folder`: empty, or a copy of the example `kind`, committed."""
     work = folder / ("project" if kind == EMPTY else kind)
     begin = "git init -q -b main"
     if kind == EMPTY:
@@ -186,7 +187,7 @@ def _scratch(folder: Path, kind: str) -> Path:
         for example in (TOP / "examples").glob(f"{kind}*"):
             _copy(example, folder / example.name)
         begin += " && git add . && git commit -q -m Payments"
-    _bash(begin, work)
+    bash(begin, work)
     return work
 
 
@@ -198,7 +199,8 @@ def _copy(folder: Path, target: Path) -> None:
             (target / path.relative_to(folder)).write_bytes(path.read_bytes())
 
 
-def _bash(script: str, work: Path) -> str:
+def bash(script: str, work: Path) -> str:
+    """What a script prints in the folder `work`, with fixed dates, names and locale, and a home of its own beside it."""
     home = work.parent / "home"
     home.mkdir(exist_ok=True)
     when = "2026-11-05T12:00:00Z"
@@ -209,11 +211,12 @@ def _bash(script: str, work: Path) -> str:
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
         "GIT_CONFIG_NOSYSTEM": "1",
         **{f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in _IDENTITY | {("DATE", when)}},
     }
-    bash = ["bash", "-c", script]
-    done = subprocess.run(bash, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=120, check=False)
+    shell = ["bash", "-c", script]
+    done = subprocess.run(shell, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=120, check=False)
     return done.stdout.decode("utf-8")
 
 
