@@ -7,18 +7,24 @@ glob that cannot be a source is left out and named in the notes.
 
 from __future__ import annotations
 
+import json
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import msgspec
 from msgspec import UNSET
 
-from sdaqf_tasks.context import excerpts, globs
+from sdaqf_tasks.context import excerpts
 from sdaqf_tasks.context.excerpts import Span
+from sdaqf_tasks.context.listing import File, Listing, also
 from sdaqf_tasks.errors import Invalid, Malformed, Reason, SdaqfError, Unreadable
 from sdaqf_tasks.formats import canonical
-from sdaqf_tasks.formats.artifacts import CONTEXT_BYTES, NODES, Artifact, Manifest, Relationship, publishable
-from sdaqf_tasks.formats.declaration import SPECIFICATION, Declaration, Declared, Related, Spot, window
-from sdaqf_tasks.formats.plain_yaml import nearest
+from sdaqf_tasks.formats.artifacts import CONTEXT_BYTES, NODES, Artifact, Manifest, Relationship, convert, publishable
+from sdaqf_tasks.formats.declaration import SPECIFICATION, Declaration, Declared, Related, window
+from sdaqf_tasks.formats.entries import Spot, shown
+from sdaqf_tasks.formats.manifest_yaml import Defaults
 from sdaqf_tasks.formats.records import (
     SECRET,
     TEXT_CHARACTERS,
@@ -35,9 +41,8 @@ from sdaqf_tasks.formats.records import (
     Sensitivity,
     Source,
     authority_fault,
-    is_path,
 )
-from sdaqf_tasks.world import REFERENCE_BYTES, SOURCE_BYTES, Observed, Sources, Tree, decode, lines
+from sdaqf_tasks.world import Sources, Tree, lines
 
 
 class Compiled(NamedTuple):
@@ -48,29 +53,23 @@ class Compiled(NamedTuple):
     notes: tuple[str, ...]
 
 
-class _File(NamedTuple):
-    """A file that can be a source."""
-
-    path: str
-    observed: Observed
-    text: str
-
-
 def compile(declaration: Declaration, sources: Sources) -> Compiled:
     """The Manifest of `declaration` on the present tree, which is observed before and after.
 
-    Raises `Invalid` with `file:line:column` for what cannot be meant, `Unreadable` where a file moves under the reader.
+    Raises `Invalid` with `file:line:column` for what cannot be meant, `Unreadable` where the tree moves meanwhile.
     """
     tree = sources.tree()
     compiler = _Compiler(declaration, sources, tree)
+    compiler.verify_specification()
     members = {declared.alias: list(compiler.sources_of(declared)) for declared in declaration.sources}
-    found = compiler.verify_bounds(members)
+    compiler.verify_bounds(members)
+    found = sorted((source for group in members.values() for source in group), key=lambda source: source.source_id)
     content = Manifest(
         candidate=CandidateIdentity(
             source_spec_sha256=members[SPECIFICATION][0].locator.sha256, git_head=tree.git_head, repository_digest=tree.repository_digest
         ),
         sensitivity=max(source.sensitivity for source in found),
-        sources=tuple(sorted(found, key=lambda source: source.source_id)),
+        sources=tuple(found),
         relationships=compiler.relationships(members),
     )
     if sources.tree()[:2] != tree[:2]:
@@ -78,238 +77,145 @@ def compile(declaration: Declaration, sources: Sources) -> Compiled:
     try:
         manifest = publishable(content)
     except Malformed:
-        counts = ", ".join(f"{alias} {len(group)}" for alias, group in sorted(members.items(), key=lambda item: -len(item[1]))[:8])
-        message = f"the Manifest would pass {canonical.SMALL_BYTES} bytes; sources per alias: {counts}"
-        raise Spot(declaration.documents[0], ("sources",)).fault(message, todo="Narrow the largest globs, about 900 sources fit.") from None
-    return Compiled(
-        manifest, {alias: tuple(source.source_id for source in group) for alias, group in members.items()}, tuple(compiler.notes)
-    )
+        related = f" and {len(content.relationships)} relationships" if content.relationships else ""
+        message = f"the Manifest would have more than {canonical.SMALL_BYTES:,} bytes: {_counts(members)}{related}"
+        raise compiler.spot.fault(message, todo="Narrow the largest globs: about 900 sources fit.", reason=Reason.TOO_LARGE) from None
+    ids = {alias: tuple(source.source_id for source in group) for alias, group in members.items()}
+    return Compiled(manifest, ids, compiler.listing.notes)
 
 
 class _Compiler:
-    """One compilation: what is named, what globs took, and what was left out."""
+    """One compilation: which lines are taken, under which title, and what their files weigh."""
 
     def __init__(self, declaration: Declaration, sources: Sources, tree: Tree) -> None:
-        self.declaration, self.sources, self.tree = declaration, sources, tree
-        self.files = frozenset(tree.files)
-        self.named = {d.pattern for d in declaration.sources if not d.is_glob and d.entry.root is RootScope.REPOSITORY}
-        self.taken: dict[str, Declared] = {}
+        self.declaration = declaration
+        self.listing = Listing(declaration, sources, tree)
         self.places: dict[tuple[RootScope, str, Span], Declared] = {}
         self.titles: dict[tuple[RootScope, str, str], Declared] = {}
-        self.sizes: dict[str, int] = {}
-        self.notes: list[str] = []
+        self.weights: Counter[str] = Counter()
+
+    @property
+    def spot(self) -> Spot:
+        """Where the sources of the manifest itself begin."""
+        return Spot(self.declaration.documents[0], ("sources",))
+
+    def verify_specification(self) -> None:
+        if self.declaration.sources and self.declaration.sources[0].alias == SPECIFICATION:
+            return
+        document = self.declaration.documents[0]
+        first = next((key for key in document.value if key not in ("sdaqf", "title")), "sdaqf")
+        offered = self.listing.offered()
+        todo = (
+            "A manifest names the one document that says what this project must do: it is always included and everything else is "
+            f"measured against it. Add:  specification: {offered[0] if offered else 'README.md'}{also(offered)}"
+        )
+        raise Spot(document, (first,)).fault("no specification", todo=todo, key=True)
 
     # ---- sources
 
     def sources_of(self, declared: Declared) -> Iterator[Source]:
         """The sources of one alias: one for a path, any number for a glob, in the order of the tree."""
         if not declared.is_glob:
-            file = self._named_file(declared)
+            file = self.listing.named(declared)
             yield self._source(declared, file, self._span(declared, file), declared.title)
             return
-        for path in self._matching(declared):
-            try:
-                file = self._file(RootScope.REPOSITORY, path)
-                spans = excerpts.pieces(file.text, path)
-            except SdaqfError as error:
-                self._leave_out(path, error.message)
-                continue
-            if secret := SECRET.search(file.text):
-                line = file.text.count("\n", 0, secret.start()) + 1
-                self.notes.append(f"{path}:{line} looks like a key or a token (three known shapes; this is no scan): it will be left out")
+        for file, spans in self.listing.matching(declared):
+            title = declared.entry.title or file.path
             for number, span in enumerate(spans, 1):
-                title = declared.entry.title or path
                 yield self._source(declared, file, span, title if len(spans) == 1 else f"{title} ({number} of {len(spans)})")
 
-    def _matching(self, declared: Declared) -> Iterator[str]:
-        """The files that a glob takes. Whatever it matches and cannot take is noted; nothing at all is an error."""
-        spot = declared.place
-        try:
-            wanted = globs.compiled(declared.pattern)
-            unwanted = [globs.compiled(glob) for glob in declared.excluded]
-        except Invalid as error:
-            raise spot.fault(error.message, todo=error.todo) from None
-        found = False
-        for kind, names in (("", self.tree.files), ("a link", self.tree.links), ("a submodule", self.tree.submodules)):
-            for name in names:
-                if not wanted.fullmatch(name) or any(glob.fullmatch(name) for glob in unwanted):
-                    continue
-                found = True
-                if kind or not is_path(name):
-                    self._leave_out(name, kind or "its name is not portable: only A-Z a-z 0-9 . _ / - are")
-                elif ".git" in name.lower().split("/"):
-                    self._leave_out(name, "a path through .git is never read")
-                elif name not in self.named:
-                    self._take(name, declared)
-                    yield name
-        if not found:
-            close = nearest(declared.pattern, self.tree.files)
-            raise spot.fault(
-                f"{declared.pattern} matches no file of the tree", todo=f"Nearest file: {close}" if close else "Correct the glob."
-            )
-
-    def _take(self, path: str, declared: Declared) -> None:
-        if other := self.taken.get(path):
-            raise declared.place.fault(
-                f"{path} is taken by {other.alias} already ({other.pattern})", todo=f"Add to one of the two:  exclude: [{path}]"
-            )
-        self.taken[path] = declared
-
-    def _leave_out(self, name: str, why: str) -> None:
-        self.notes.append(f"{ascii(name)[1:-1]} left out: {why}")
-
-    def _named_file(self, declared: Declared) -> _File:
-        """The file of a `path`. Whatever would leave a member of a glob out is an error here."""
-        entry, path, spot = declared.entry, declared.pattern, declared.place
-        if not is_path(path):
-            raise spot.fault(
-                f"{ascii(path)[1:-1][:80]} is not a portable path", todo="Only A-Z a-z 0-9 . _ / - are, from the top of the tree."
-            )
-        if ".git" in path.lower().split("/"):
-            raise spot.fault("a path through .git is never read", todo="Name another file.")
-        if entry.root is RootScope.REPOSITORY:
-            self._verify_in_tree(path, entry.ignored, spot)
-        elif entry.ignored:
-            raise declared.spot.at("ignored").fault("owner files are in no tree anyway", todo="Leave `ignored` out.", key=True)
-        try:
-            file = self._file(entry.root, path)
-        except SdaqfError as error:
-            raise spot.fault(f"{path} cannot be a source: {error.message}", todo=error.todo, reason=error.reason) from None
-        if isinstance(entry.sha256, str) and entry.sha256.upper() != file.observed.sha256:
-            message = f"{path} is not the pinned version; its digest is {file.observed.sha256.lower()}"
-            raise declared.spot.at("sha256").fault(
-                message, todo="Read what changed, then correct the digest.", reason=Reason.DIGEST_MISMATCH
-            )
-        return file
-
-    def _verify_in_tree(self, path: str, ignored: bool, spot: Spot) -> None:
-        if path in self.files:
-            if ignored:
-                raise spot.fault(f"{path} is part of the tree: git does not ignore it", todo="Leave `ignored` out.")
-            return
-        for kind, names in (("a link", self.tree.links), ("a submodule", self.tree.submodules), ("deleted", self.tree.absent)):
-            if path in names:
-                raise spot.fault(f"{path} is {kind}", todo="Name a regular file.", reason=Reason.MISSING_OR_UNREADABLE)
-        try:
-            self.sources.read(RootScope.REPOSITORY, path, REFERENCE_BYTES)
-        except Unreadable as error:
-            if error.reason is not Reason.MISSING_OR_UNREADABLE:
-                return
-            close = nearest(path, self.tree.files)
-            todo = (
-                "Restore it: git ignores it, so no commit has it."
-                if ignored
-                else f"Nearest file: {close}"
-                if close
-                else "Correct the path."
-            )
-            raise spot.fault(f"{path} is missing or cannot be read", todo=todo, reason=Reason.MISSING_OR_UNREADABLE) from None
-        if not ignored:
-            raise spot.fault(
-                f"{path} is ignored by git: its bytes are not part of the tree and nobody else may have it",
-                todo=f"Say so if you mean it:  {{path: {path}, ignored: true}}",
-            )
-
-    def _file(self, scope: RootScope, path: str) -> _File:
-        observed = self.sources.read(scope, path, SOURCE_BYTES)
-        return _File(path, observed, decode(observed.data))
-
-    def _span(self, declared: Declared, file: _File) -> Span:
+    def _span(self, declared: Declared, file: File) -> Span:
         """The lines that were asked for, at most 65,536 characters of them."""
         entry, spot, last = declared.entry, declared.spot, len(lines(file.text))
+        whole = Span(1, last)
         if isinstance(entry.section, str):
-            span = _located(lambda: excerpts.section(file.text, str(entry.section)), spot.at("section"), file.path)
+            span = _located(excerpts.section, file, entry.section, spot.at("section"))
         elif isinstance(entry.symbol, str):
-            span = _located(lambda: excerpts.symbol(file.text, str(entry.symbol)), spot.at("symbol"), file.path)
-        elif declared.lines:
-            span = Span(*declared.lines)
-            if span.last > last:
-                raise spot.at("lines").fault(f"{file.path} has {last} lines")
+            span = _located(excerpts.symbol, file, entry.symbol, spot.at("symbol"))
         else:
-            span = Span(1, last)
+            span = Span(*declared.lines) if declared.lines else whole
+        if span.last > last:
+            raise spot.at("lines").fault(f"{shown(file.path)} has {last} lines", todo=f"Write lines up to {last}.")
         if (size := excerpts.characters(file.text, span)) > TEXT_CHARACTERS:
-            raise self._too_long(declared, file, size)
+            part = "" if span == whole else f", lines {span.first} to {span.last},"
+            message = f"{shown(file.path)}{part} has {size:,} characters; a source has at most {TEXT_CHARACTERS:,}"
+            todo = _shorter(file) if declared.alias == SPECIFICATION else "Name a part of it: section, symbol or lines."
+            raise declared.place.fault(message, todo=todo, reason=Reason.SOURCE_TEXT_LIMIT)
         return span
 
-    def _too_long(self, declared: Declared, file: _File, size: int) -> SdaqfError:
-        message = f"{file.path} has {size:,} characters; a source has at most {TEXT_CHARACTERS:,}"
-        fitting = [head.text for head in excerpts.headings(file.text) if excerpts.characters(file.text, head.span) <= TEXT_CHARACTERS]
-        if declared.alias != SPECIFICATION:
-            return declared.place.fault(message, todo="Name a part of it: section, symbol or lines.", reason=Reason.SOURCE_TEXT_LIMIT)
-        todo = "It is always included, so it must fit. "
-        if fitting:
-            todo += f'Write:  specification: {{path: {file.path}, section: "{fitting[0]}"}}   (sections that fit: {", ".join(fitting[:6])})'
-        else:
-            todo += f"Write:  specification: {{path: {file.path}, lines: 1-200}}"
-        return declared.place.fault(message, todo=todo, reason=Reason.SOURCE_TEXT_LIMIT)
-
-    def _source(self, declared: Declared, file: _File, span: Span, title: str) -> Source:
+    def _source(self, declared: Declared, file: File, span: Span, title: str) -> Source:
         entry, defaults, spot = declared.entry, declared.defaults, declared.spot
-        scope, owner = entry.root, entry.root is RootScope.OWNER
-        self._verify_distinct(declared, scope, file.path, span, title)
-        self.sizes[file.path] = len(file.observed.data)
-        approved = entry.authority is Authority.OWNER_APPROVED
+        self._verify_distinct(declared, file, span, title)
+        self._look_at(declared, file, span)
         usual = Authority.UNTRUSTED_OBSERVATION if entry.kind is Kind.TOOL_OBSERVATION else Authority.REPOSITORY_RECORD
-        sensitivity = Sensitivity.OWNER_PRIVATE if owner else defaults.sensitivity or Sensitivity.REPOSITORY_PRIVATE
-        references = {(file.path, file.observed.sha256)} | {
-            (path, self._reference(scope, path, entry.ignored, spot.at("provenance", index))) for index, path in enumerate(entry.provenance)
+        sensitivity = defaults.sensitivity or Sensitivity.REPOSITORY_PRIVATE
+        if file.scope is RootScope.OWNER:
+            sensitivity = Sensitivity.OWNER_PRIVATE
+        references = {file.path: file.observed.sha256} | {
+            path: self.listing.reference(file.scope, path, spot.at("provenance", index), ignored=entry.ignored)
+            for index, path in enumerate(entry.provenance)
         }
+        freshness = _freshness(declared)
         try:
             source = Source.seal(
                 kind=entry.kind,
                 title=title,
-                locator=Locator(root_scope=scope, path=file.path, sha256=file.observed.sha256, line_start=span.first, line_end=span.last),
-                provenance=Provenance(
-                    producer=entry.producer or ("Owner" if approved else defaults.producer),
-                    recorded_by=entry.recorded_by or ("Owner" if approved else defaults.recorded_by or self.declaration.name),
-                    references=tuple(ArtifactReference(path=path, sha256=sha256) for path, sha256 in sorted(references)),
+                locator=Locator(
+                    root_scope=file.scope, path=file.path, sha256=file.observed.sha256, line_start=span.first, line_end=span.last
                 ),
+                provenance=self._provenance(references, defaults, declared),
                 authority=entry.authority or usual,
-                freshness=self._freshness(declared),
+                freshness=freshness,
                 sensitivity=entry.sensitivity or sensitivity,
-                identifiers=_sorted(entry.identifiers, spot.at("identifiers")),
-                labels=_sorted(entry.labels, spot.at("labels")),
+                identifiers=tuple(sorted(entry.identifiers or ())),
+                labels=tuple(sorted(entry.labels or ())),
                 required=entry.required,
             )
+            convert(msgspec.to_builtins(source), Source)  # lengths, which a record does not count when it is built
         except Invalid as error:
-            if error.excerpt:
-                raise
-            raise _member(spot, error).fault(f"{error.where.replace('/', ' ')}: {error.message}", reason=error.reason) from None
-        if fault := authority_fault(source):
-            message = f"{source.authority.value} does not go with kind {entry.kind.value}, root {scope.value} and this producer"
-            raise spot.at("authority").fault(message, todo=ALLOWED, reason=fault)
+            steps = [int(step) if step.isdigit() else step for step in error.where.split("/") if step and step != "provenance"]
+            raise spot.at(*steps).fault(f"{error.where.replace('/', ' ')}: {error.message}", reason=error.reason) from None
+        _verify_authority(declared, source)
         return source
 
-    def _verify_distinct(self, declared: Declared, scope: RootScope, path: str, span: Span, title: str) -> None:
-        if other := self.places.get((scope, path, span)):
-            raise declared.place.fault(f"{path} lines {span.first} to {span.last} are {other.alias} already")
-        self.places[scope, path, span] = declared
-        if declared.entry.lines is UNSET and (other := self.titles.get((scope, path, title))):
-            raise declared.place.fault(f"{other.alias} has the title {title!r} already", todo="Give one of the two another title.")
-        self.titles[scope, path, title] = declared
+    def _provenance(self, references: dict[str, str], defaults: Defaults, declared: Declared | None = None) -> Provenance:
+        """`references` by path with their digests; who produced and recorded it as written, as approved, or as usual."""
+        entry = declared.entry if declared else None
+        owner = "Owner" if entry and entry.authority is Authority.OWNER_APPROVED else ""
+        return Provenance(
+            producer=(entry and entry.producer) or owner or defaults.producer,
+            recorded_by=(entry and entry.recorded_by) or owner or defaults.recorded_by or self.declaration.name,
+            references=tuple(ArtifactReference(path=path, sha256=sha256) for path, sha256 in sorted(references.items())),
+        )
 
-    def _freshness(self, declared: Declared) -> Freshness:
-        given = declared.entry.freshness
-        if given is UNSET:
-            if declared.entry.kind is Kind.TOOL_OBSERVATION:
-                todo = "Write:  freshness: {observed: 2026-11-01T00:00:00Z, for: 30d}"
-                raise declared.spot.fault("a tool-observation says when it was observed and how long it holds", todo=todo)
-            return Freshness(kind=FreshnessKind.CANDIDATE_BOUND, observed_at=None, valid_until=None)
-        if isinstance(given, str):
-            return Freshness(kind=FreshnessKind.IMMUTABLE, observed_at=None, valid_until=None)
-        observed, until = window(given, declared.spot.at("freshness"))
-        return Freshness(kind=FreshnessKind.EXPIRES_AT, observed_at=observed, valid_until=until)
+    def _verify_distinct(self, declared: Declared, file: File, span: Span, title: str) -> None:
+        """No lines twice; and titles that tell the parts of a file apart, since a query finds them again by title."""
+        place, name = (file.scope, file.path, span), (file.scope, file.path, title)
+        if other := self.places.get(place):
+            message = f"{shown(file.path)}, lines {span.first} to {span.last}, is {other.alias} already"
+            raise declared.place.fault(message, todo="Leave one of the two out.", reason=Reason.DUPLICATE_LOCATOR)
+        self.places[place] = declared
+        if declared.entry.lines is not UNSET:
+            return
+        if other := self.titles.get(name):
+            raise declared.place.fault(f"{other.alias} has the title '{shown(title)}' already", todo="Give one of the two another title.")
+        self.titles[name] = declared
 
-    def _reference(self, scope: RootScope, path: str, ignored: bool, spot: Spot) -> str:
-        """The digest of a file named as provenance."""
-        if not is_path(path):
-            raise spot.fault(f"{ascii(path)[1:-1][:80]} is not a portable path")
-        if scope is RootScope.REPOSITORY and not ignored:
-            self._verify_in_tree(path, False, spot)
-        try:
-            return self.sources.read(scope, path, REFERENCE_BYTES).sha256
-        except Unreadable as error:
-            raise spot.fault(f"{path} cannot be provenance: {error.message}", todo=error.todo, reason=error.reason) from None
+    def _look_at(self, declared: Declared, file: File, span: Span) -> None:
+        """Weigh the file, and note what a person should know of its text."""
+        if _UNCOUNTED.search(file.text):
+            self.listing.note(f"{file.path} has line breaks that an editor does not count: its line numbers here count them")
+        before = "".join(lines(file.text)[: span.first - 1])
+        secret = SECRET.search(file.text, len(before), len(before) + excerpts.characters(file.text, span))
+        if not secret:
+            self.weights[file.path] += len(file.observed.data)
+            return
+        line = file.text.count("\n", 0, secret.start()) + 1
+        what = "looks like a key or a token (one of three known shapes; this is a heuristic, not a scan)"
+        if declared.entry.required:
+            message = f"{shown(file.path)}:{line} is required and {what}"
+            raise declared.place.fault(message, todo=Reason.SECRET_SHAPED.todo, reason=Reason.SECRET_SHAPED)
+        self.listing.note(f"{file.path}:{line} left out: {what}")
 
     # ---- what relates sources
 
@@ -317,65 +223,77 @@ class _Compiler:
         """Every declared relationship, an alias with several members standing for each; ascending as FORMAT 3.7 wants."""
         found: dict[tuple[str, str, str], Relationship] = {}
         for related in self.declaration.relationships:
-            ends = [self.declaration.find(alias, related.spot) for alias in (related.start, related.to)]
-            starts, targets = (members[end.alias] for end in ends)
+            entry, spot = related.entry, related.spot
+            starts, targets = members[entry.start], members[entry.to]
             if len(starts) > 1 and len(targets) > 1:
-                message = (
-                    f"{related.start} has {len(starts)} members and {related.to} {len(targets)}: {len(starts) * len(targets)} relationships"
-                )
-                raise related.spot.fault(message, todo="Name one file at one of the ends.")
-            if related.start == related.to and len(starts) == 1:
-                raise related.spot.fault(f"{related.start} is related to itself")
-            for start in starts:
-                for target in targets:
-                    if start is target:
-                        continue
-                    low, high = start.source_id, target.source_id
-                    if related.edge_type is EdgeType.CONTRADICTS:
-                        low, high = sorted((low, high))
-                    key = (related.edge_type.value, low, high)
-                    if key in found:
-                        message = f"{start.locator.path} {related.edge_type.value} {target.locator.path} twice"
-                        raise related.spot.fault(message, todo="Leave one of them out.")
-                    found[key] = Relationship(
-                        edge_type=related.edge_type, source_id=low, target_id=high, provenance=self._bears_out(related, start, target)
-                    )
+                product = f"{len(starts)} × {len(targets)} = {len(starts) * len(targets):,} relationships"
+                raise spot.fault(f"{entry.start} and {entry.to} have several members each: {product}", todo="Name one file at one end.")
+            if entry.start == entry.to and len(starts) == 1:
+                raise spot.fault(f"{entry.start} is related to itself", todo="Leave it out, or name another alias.")
+            for start, target in ((start, target) for start in starts for target in targets if start is not target):
+                ends = [start.source_id, target.source_id]
+                if entry.type is EdgeType.CONTRADICTS:
+                    ends.sort()
+                key = (entry.type.value, ends[0], ends[1])
+                if key in found:
+                    message = f"{shown(start.locator.path)} {entry.type.value} {shown(target.locator.path)} is said already"
+                    raise spot.fault(message, todo="Leave one of them out.")
+                provenance = self._bears_out(related, start, target)
+                found[key] = Relationship(edge_type=entry.type, source_id=ends[0], target_id=ends[1], provenance=provenance)
         return tuple(found[key] for key in sorted(found))
 
     def _bears_out(self, related: Related, start: Source, target: Source) -> Provenance:
         """The files given, else that of `from` if it is in the repository, else that of `to`."""
         references = {
-            (path, self._reference(RootScope.REPOSITORY, path, False, related.spot.at("provenance", index)))
-            for index, path in enumerate(related.provenance)
+            path: self.listing.reference(RootScope.REPOSITORY, path, related.spot.at("provenance", index))
+            for index, path in enumerate(related.entry.provenance)
         }
-        if not references:
-            here = [end.locator for end in (start, target) if end.locator.root_scope is RootScope.REPOSITORY]
-            if not here:
-                todo = "Write {from:, type:, to:, provenance: [FILE]} with a file of the repository."
-                raise related.spot.fault("both ends are owner files: what bears the relationship out must be said", todo=todo)
-            references = {(here[0].path, here[0].sha256)}
-        return Provenance(
-            producer=related.defaults.producer,
-            recorded_by=related.defaults.recorded_by or self.declaration.name,
-            references=tuple(ArtifactReference(path=path, sha256=sha256) for path, sha256 in sorted(references)),
-        )
+        here = [end.locator for end in (start, target) if end.locator.root_scope is RootScope.REPOSITORY]
+        if not references and not here:
+            todo = f"Write:  {{from: {related.entry.start}, type: {related.entry.type.value}, to: {related.entry.to}, provenance: [FILE]}}"
+            raise related.spot.fault("both ends are owner files: a file of the repository must bear the relationship out", todo=todo)
+        return self._provenance(references or {here[0].path: here[0].sha256}, related.defaults)
 
     # ---- bounds
 
-    def verify_bounds(self, members: dict[str, list[Source]]) -> list[Source]:
-        """All sources, if there are not too many of them and their files do not exceed what a Graph takes (FORMAT 6.5 e)."""
-        found = [source for group in members.values() for source in group]
-        spot = Spot(self.declaration.documents[0], ("sources",))
-        if len(found) > NODES:
-            counts = ", ".join(f"{alias} {len(group)}" for alias, group in sorted(members.items(), key=lambda item: -len(item[1]))[:8])
-            raise spot.fault(f"{len(found)} sources; at most {NODES}: {counts}", todo="Narrow the largest globs.")
-        total = sum(self.sizes[source.locator.path] for source in found)
-        if total > CONTEXT_BYTES:
-            largest = sorted(self.sizes.items(), key=lambda item: (-item[1], item[0]))[:5]
-            named = ", ".join(f"{path} {size // 1_024} KiB" for path, size in largest)
-            message = f"the files of all sources have {total:,} bytes, each counted whole; at most {CONTEXT_BYTES:,}. The largest: {named}"
-            raise spot.fault(message, todo="Leave some out: exclude, or narrower globs.", reason=Reason.TOTAL_SOURCE_BYTE_LIMIT)
-        return found
+    def verify_bounds(self, members: dict[str, list[Source]]) -> None:
+        """Not too many sources, and files that together are no more than a Graph takes (FORMAT 6.5 e)."""
+        if (count := sum(map(len, members.values()))) > NODES:
+            raise self.spot.fault(f"{count:,} sources; at most {NODES:,}: {_counts(members)}", todo="Narrow the largest globs.")
+        if (total := self.weights.total()) > CONTEXT_BYTES:
+            largest = sorted(self.weights.items(), key=lambda item: (-item[1], item[0]))[:5]
+            named = ", ".join(f"{shown(path)} {size // 1_024:,} KiB" for path, size in largest)
+            message = f"the files of all sources have {total:,} bytes, whole and once a source; at most {CONTEXT_BYTES:,}: {named}"
+            raise self.spot.fault(message, todo="Leave some out: exclude, or narrower globs.", reason=Reason.TOTAL_SOURCE_BYTE_LIMIT)
+
+
+_UNCOUNTED = re.compile(r"[\v\f\x1c-\x1e\x85\u2028\u2029]|\r(?!\n)")
+"""The line ends of FORMAT 5.3 that an editor does not count."""
+
+
+def _freshness(declared: Declared) -> Freshness:
+    given = declared.entry.freshness
+    if isinstance(given, str):
+        return Freshness(kind=FreshnessKind.IMMUTABLE, observed_at=None, valid_until=None)
+    if given is not UNSET:
+        observed, until = window(given, declared.spot.at("freshness"))
+        return Freshness(kind=FreshnessKind.EXPIRES_AT, observed_at=observed, valid_until=until)
+    if declared.entry.kind is Kind.TOOL_OBSERVATION:
+        todo = "Write:  freshness: {observed: 2026-11-01T00:00:00Z, for: 30d}"
+        raise declared.spot.fault("a tool-observation says when it was observed and how long it holds", todo=todo, key=True)
+    return Freshness(kind=FreshnessKind.CANDIDATE_BOUND, observed_at=None, valid_until=None)
+
+
+def _verify_authority(declared: Declared, source: Source) -> None:
+    """FORMAT 3.6, at the member that does not go with the others."""
+    if not (fault := authority_fault(source)):
+        return
+    spot, authority = declared.spot, source.authority.value
+    for member in ("producer", "recorded_by"):
+        if getattr(declared.entry, member) not in (UNSET, "Owner") and source.authority is Authority.OWNER_APPROVED:
+            raise spot.at(member).fault(f"of {authority} the {member} is Owner", todo=f"Leave {member} out.", reason=fault)
+    message = f"{authority} does not go with kind {source.kind.value} under the {source.locator.root_scope.value} root"
+    raise spot.at("authority").fault(message, todo=ALLOWED, reason=fault)
 
 
 ALLOWED = (
@@ -385,23 +303,37 @@ ALLOWED = (
 )
 
 
-def _located(find: Callable[[], Span], spot: Spot, path: str) -> Span:
+def _located(find: Callable[[str, str], Span], file: File, wanted: str, spot: Spot) -> Span:
     try:
-        return find()
+        return find(file.text, wanted)
     except Invalid as error:
-        raise spot.fault(f"{path}: {error.message}", todo=error.todo) from None
+        raise spot.fault(f"{shown(file.path)}: {error.message}", todo=error.todo) from None
 
 
-def _sorted(words: object, spot: Spot) -> tuple[str, ...]:
-    """Words ascending; a duplicate is an error."""
-    given: list[str] = words if isinstance(words, list) else []
-    for index, word in enumerate(given):
-        if word in given[:index]:
-            raise spot.at(index).fault(f"{word!r} twice")
-    return tuple(sorted(given))
+def _shorter(file: File) -> str:
+    """What to write in place of a specification that is too long: a section that fits, else lines that do."""
+    fitting: list[excerpts.Heading] = []
+    known = excerpts.headings(file.text)
+    once = Counter(heading.text for heading in known)
+    for heading in known:
+        inside = fitting and heading.span.last <= fitting[-1].span.last
+        short = once[heading.text] == 1 and shown(heading.text) == heading.text != ""
+        if not inside and short and excerpts.characters(file.text, heading.span) <= TEXT_CHARACTERS:
+            fitting.append(heading)
+    part, others = f"lines: 1-{_fitting_lines(file)}", ""
+    if fitting:
+        part = f"section: {json.dumps(fitting[0].text, ensure_ascii=False)}"
+        others = f"     (sections that fit: {', '.join(heading.text for heading in fitting[:6])})"
+    return f"It is always included, so it must fit. Add:  specification: {{path: {file.path}, {part}}}{others}"
 
 
-def _member(spot: Spot, error: Invalid) -> Spot:
-    """Where the member that a record refused was written."""
-    steps = [int(step) if step.isdigit() else step for step in error.where.split("/") if step]
-    return spot.at(*[step for step in steps if step != "provenance"])
+def _fitting_lines(file: File) -> int:
+    try:
+        return excerpts.pieces(file.text, file.path)[0].last
+    except SdaqfError:
+        return 1
+
+
+def _counts(members: dict[str, list[Source]]) -> str:
+    """How many sources the aliases have that have most."""
+    return ", ".join(f"{alias} {len(group)}" for alias, group in sorted(members.items(), key=lambda item: (-len(item[1]), item[0]))[:8])

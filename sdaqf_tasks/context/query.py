@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from msgspec import UNSET
@@ -10,12 +10,10 @@ from msgspec import UNSET
 from sdaqf_tasks.context import globs
 from sdaqf_tasks.errors import Reason, Refused, reason_of
 from sdaqf_tasks.formats.artifacts import Artifact, Budget, Graph, Manifest, Query, publishable
-from sdaqf_tasks.formats.declaration import Asked, Declaration, Declared, Spot, moment, size
+from sdaqf_tasks.formats.declaration import Asked, Declaration, Declared
+from sdaqf_tasks.formats.entries import Spot, meant, shown
 from sdaqf_tasks.formats.manifest_yaml import BudgetEntry
-from sdaqf_tasks.formats.records import EdgeType, Metadata, RootScope, instant
-
-BUDGET_BYTES = 262_144
-"""The budget of a query that names none."""
+from sdaqf_tasks.formats.records import EdgeType, Metadata, instant
 
 
 class Question(NamedTuple):
@@ -30,54 +28,39 @@ def query(
 ) -> Question:
     """The Query `name` of `declaration` over `graph`; `committed` is the commit time of the Graph's HEAD, where it is known.
 
-    With the Manifest, a source that the Graph excluded is named with its reason; without it, it is only known to be absent.
-    Raises `Invalid` at what cannot be meant, `Refused` where a source is required that the Graph excluded.
+    With the Manifest, a source that the Graph excluded is named with its reason; without it, a member of a glob that was
+    excluded is not known to be one, and the notes say so.
+
+    Raises `Invalid` where as_of is neither written nor known; `Refused` with UNKNOWN_NAME, CHAIN_MISMATCH, or the reason
+    why a required source is not in the Graph.
     """
     asked = declaration.queries.get(name)
     if asked is None:
-        raise Refused(Reason.UNKNOWN_NAME, f"{declaration.name} has no query {name!r}; it has {', '.join(declaration.queries)}")
-    entry, spot = asked.entry, asked.spot
-    resolve = _Resolver(declaration, graph, manifest)
-    notes: list[str] = []
-    required: set[str] = set()
-    for index, alias in enumerate(entry.require):
-        found, excluded = resolve.nodes(alias, spot.at("require", index))
-        if excluded:
-            path, why = excluded[0]
-            reason = reason_of(why) or Reason.REQUIRED_UNAVAILABLE
-            fault = spot.at("require", index).fault(f"{alias} is required, and {path} was left out of the Graph: {why}")
-            raise Refused(reason, fault.message, at=fault.where, todo=reason.todo, excerpt=fault.excerpt)
-        required.update(found)
-    seeds: set[str] = set()
-    for index, alias in enumerate(() if entry.seeds == "all" else entry.seeds):
-        found, excluded = resolve.nodes(alias, spot.at("seeds", index))
-        notes.extend(f"{path} is a seed and was left out of the Graph: {why}" for path, why in excluded)
-        seeds.update(found)
-    if entry.seeds == "all":
-        seeds.update(node.node_id for node in graph.content.nodes)
-    return Question(
-        publishable(
-            Query(
-                candidate=graph.content.candidate,
-                graph_id=graph.artifact_id,
-                as_of=_as_of(asked, graph, committed),
-                clearance=entry.clearance,
-                required_node_ids=tuple(sorted(required)),
-                seed_node_ids=tuple(sorted(seeds)),
-                identifiers=_words(entry.identifiers, spot.at("identifiers")),
-                terms=_words(entry.terms, spot.at("terms")),
-                allowed_edge_types=tuple(sorted(set(EdgeType if entry.edges is UNSET else entry.edges))),
-                budget=_budget(asked),
-            )
-        ),
-        tuple(notes),
+        known = list(declaration.queries)
+        message = f"{shown(declaration.name)} has no query '{shown(name)}'{meant(name, known)}"
+        raise Refused(Reason.UNKNOWN_NAME, message, todo=f"It has: {', '.join(map(shown, known[:8]))}")
+    if manifest and manifest.artifact_id != graph.content.manifest_id:
+        raise Refused(Reason.CHAIN_MISMATCH, "the Graph was made of another Manifest", at="content/manifest_id")
+    entry, resolver = asked.entry, _Resolver(declaration, graph, manifest)
+    seeds = {node.node_id for node in graph.content.nodes} if entry.seeds == "all" else resolver.seeds(asked)
+    content = Query(
+        candidate=graph.content.candidate,
+        graph_id=graph.artifact_id,
+        as_of=_as_of(asked, graph, committed),
+        clearance=entry.clearance,
+        required_node_ids=tuple(sorted(resolver.required(asked))),
+        seed_node_ids=tuple(sorted(seeds)),
+        identifiers=tuple(sorted(entry.identifiers)),
+        terms=tuple(sorted(entry.terms)),
+        allowed_edge_types=tuple(sorted(EdgeType if entry.edges is UNSET else entry.edges)),
+        budget=_budget(asked),
     )
+    return Question(publishable(content), tuple(resolver.notes))
 
 
 def _as_of(asked: Asked, graph: Artifact[Graph], committed: str | None) -> str:
     """What was written, else the later of HEAD's commit time and the newest observation."""
     if isinstance(asked.entry.as_of, str):
-        moment(asked.entry.as_of, asked.spot.at("as_of"))
         return asked.entry.as_of
     if committed is None:
         todo = "Give the query an as_of, or give --repository-root."
@@ -87,57 +70,76 @@ def _as_of(asked: Asked, graph: Artifact[Graph], committed: str | None) -> str:
 
 
 def _budget(asked: Asked) -> Budget:
-    given, spot = asked.entry.budget, asked.spot.at("budget")
-    bounds = given if isinstance(given, BudgetEntry) else BudgetEntry()
-    amount = bounds.bytes if isinstance(given, BudgetEntry) else given
-    budget_bytes = BUDGET_BYTES if amount is UNSET else size(amount, spot)
-    if not 1_024 <= budget_bytes <= 8_388_608:
-        raise spot.fault(f"{budget_bytes} bytes; a budget has 1KiB to 8MiB")
+    bounds = asked.entry.budget if isinstance(asked.entry.budget, BudgetEntry) else BudgetEntry()
     return Budget(
         unit="canonical_utf8_bytes",
-        budget_bytes=budget_bytes,
+        budget_bytes=asked.budget_bytes,
         max_nodes=bounds.nodes,
         max_edges=bounds.edges,
         max_traversal_depth=bounds.depth,
     )
 
 
-def _words(words: Sequence[str], spot: Spot) -> tuple[str, ...]:
-    for index, word in enumerate(words):
-        if word in words[:index]:
-            raise spot.at(index).fault(f"{word!r} twice")
-    return tuple(sorted(words))
+class _Found(NamedTuple):
+    """What an alias stands for in a Graph: its node ids, and path and reason of each member that is not in it."""
+
+    node_ids: list[str]
+    missing: list[tuple[str, str]]
 
 
 class _Resolver:
-    """Finds the nodes of an alias again, by what is written: path and lines, or title, or glob."""
+    """Finds the nodes of an alias again, by what is written: path and lines, path and title, or glob.
+
+    `compile` sees to it that these tell sources apart.
+    """
 
     def __init__(self, declaration: Declaration, graph: Artifact[Graph], manifest: Artifact[Manifest] | None) -> None:
         self.declaration = declaration
+        self.notes: list[str] = []
         self.node_ids = {node.source_id: node.node_id for node in graph.content.nodes}
         self.reasons = {excluded.source_id: excluded.reason for excluded in graph.content.excluded_sources}
-        members: Mapping[str, Metadata] = (
-            {source.source_id: source for source in manifest.content.sources}
-            if manifest
-            else {node.source_id: node for node in graph.content.nodes}
-        )
-        self.members = members
-        self.named = {d.pattern for d in declaration.sources if not d.is_glob and d.entry.root is RootScope.REPOSITORY}
+        self.whole = manifest is not None
+        members = manifest.content.sources if manifest else graph.content.nodes
+        self.members: Mapping[str, Metadata] = {member.source_id: member for member in members}
+        self.named = declaration.named
         self.lined = {(d.entry.root, d.pattern, *d.lines) for d in declaration.sources if d.lines}
 
-    def nodes(self, alias: str, spot: Spot) -> tuple[list[str], list[tuple[str, str]]]:
-        """The node ids of an alias, and path and reason of each member that the Graph excluded."""
-        declared = self.declaration.find(alias, spot)
-        members = [(source_id, member) for source_id, member in self.members.items() if self._is_of(member, declared)]
-        if not members and not declared.is_glob:
-            return [], [(declared.pattern, " or ".join(sorted(set(self.reasons.values()))) or Reason.MISSING_OR_UNREADABLE.value)]
-        found = [self.node_ids[source_id] for source_id, _ in members if source_id in self.node_ids]
-        excluded = [(member.locator.path, self.reasons[source_id]) for source_id, member in members if source_id in self.reasons]
-        return found, excluded
+    def required(self, asked: Asked) -> set[str]:
+        """The nodes of every alias that is required. Raises `Refused` where one has a member that is not in the Graph."""
+        found: set[str] = set()
+        for index, alias in enumerate(asked.entry.require):
+            spot = asked.spot.at("require", index)
+            node_ids, missing = self._find(alias)
+            if missing:
+                raise _refusal(alias, *missing[0], spot)
+            found.update(node_ids)
+        return found
+
+    def seeds(self, asked: Asked) -> set[str]:
+        """The nodes of every alias that is a seed; a member that is not in the Graph is noted."""
+        found: set[str] = set()
+        for alias in asked.entry.seeds:
+            node_ids, missing = self._find(alias)
+            self.notes += [f"{alias} is a seed, and {_absent(path, why)}" for path, why in missing]
+            found.update(node_ids)
+        return found
+
+    def _find(self, alias: str) -> _Found:
+        declared = self.declaration.find(alias)
+        members = {source_id: member for source_id, member in self.members.items() if self._is_of(member, declared)}
+        found = _Found(
+            [self.node_ids[source_id] for source_id in members if source_id in self.node_ids],
+            [(member.locator.path, self.reasons[source_id]) for source_id, member in members.items() if source_id in self.reasons],
+        )
+        if not members:
+            possible = set() if self.whole else set(self.reasons.values())
+            return _Found([], [(declared.pattern, " or ".join(sorted(possible)) or Reason.REQUIRED_UNKNOWN.value)])
+        if declared.is_glob and self.reasons and not self.whole:
+            self.notes.append(f"{len(self.reasons)} sources were left out of the Graph; whether {alias} had one, only its Manifest tells")
+        return found
 
     def _is_of(self, member: Metadata, declared: Declared) -> bool:
         locator = member.locator
-        place = (locator.root_scope, locator.path, locator.line_start, locator.line_end)
         if locator.root_scope is not declared.entry.root:
             return False
         if declared.is_glob:
@@ -147,4 +149,17 @@ class _Resolver:
             return False
         if declared.lines:
             return (locator.line_start, locator.line_end) == declared.lines
+        place = (locator.root_scope, locator.path, locator.line_start, locator.line_end)
         return member.title == declared.title and place not in self.lined
+
+
+def _refusal(alias: str, path: str, why: str, spot: Spot) -> Refused:
+    reason = reason_of(why) or Reason.REQUIRED_UNAVAILABLE
+    fault = spot.fault(f"{alias} is required, and {_absent(path, why)}", reason=reason)
+    return Refused(reason, fault.message, at=fault.where, todo=reason.todo, excerpt=fault.excerpt)
+
+
+def _absent(path: str, why: str) -> str:
+    if why == Reason.REQUIRED_UNKNOWN.value:
+        return f"the Graph has nothing of {shown(path)}"
+    return f"{shown(path)} was left out of the Graph: {why}"

@@ -1,6 +1,6 @@
 """This module reads a manifest's YAML into a declaration: what was written, typed, and where each of it stands (PIPELINE 2).
 
-What a declaration means (files, globs, digests) is `context.compile`'s.
+What a declaration means (files, globs, digests) is `context.compile`'s. Nothing here opens a file.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator, Sequence
-from enum import Enum
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec import UNSET
 
-from sdaqf_tasks.errors import Invalid, Reason, SdaqfError
+from sdaqf_tasks.errors import Invalid
 from sdaqf_tasks.formats import plain_yaml
+from sdaqf_tasks.formats.entries import Spot, meant, members, shown, typed, words
 from sdaqf_tasks.formats.manifest_yaml import (
     BudgetEntry,
     Defaults,
@@ -23,12 +23,11 @@ from sdaqf_tasks.formats.manifest_yaml import (
     ManifestFile,
     QueryEntry,
     RelationshipEntry,
-    Shape,
     SourceEntry,
     SpecificationEntry,
 )
-from sdaqf_tasks.formats.plain_yaml import Document, nearest
-from sdaqf_tasks.formats.records import Authority, EdgeType, Kind, RootScope, Sensitivity, instant
+from sdaqf_tasks.formats.plain_yaml import Document
+from sdaqf_tasks.formats.records import Authority, Kind, RootScope, instant
 
 ALIAS = re.compile(r"[a-z0-9][a-z0-9-]*")
 SPECIFICATION = "specification"
@@ -36,6 +35,9 @@ SPECIFICATION = "specification"
 
 DEFAULT = "default"
 """The query that a manifest's own name stands for."""
+
+BUDGET_BYTES = 262_144
+"""The budget of a query that names none."""
 
 _LINES = re.compile(r"([1-9][0-9]{0,6})(?:-([1-9][0-9]{0,6}))?")
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
@@ -47,40 +49,14 @@ _SIZES = {"B": 1, "KiB": 1_024, "MiB": 1_048_576}
 # ---- what was declared ----------------------------------------------------------------------------------------------
 
 
-class Spot(NamedTuple):
-    """Where something was written."""
-
-    document: Document
-    path: tuple[str | int, ...]
-
-    @property
-    def value(self) -> Any:
-        """What stands there; of a path that leads nowhere, the nearest ancestor."""
-        found: Any = self.document.value
-        for step in self.path:
-            if not isinstance(found, dict | list):
-                break
-            try:
-                found = found[step]  # type: ignore[index]
-            except (LookupError, TypeError):
-                break
-        return found
-
-    def at(self, *steps: str | int) -> Spot:
-        return Spot(self.document, (*self.path, *steps))
-
-    def fault(self, message: str, *, todo: str | None = None, reason: Reason = Reason.MANIFEST_INVALID, key: bool = False) -> SdaqfError:
-        """The error to raise, with the line and a caret."""
-        return self.document.fault(self.path, message, todo=todo, reason=reason, key=key)
-
-
 class Declared(NamedTuple):
-    """One source as it was written, with the defaults of the file it is written in."""
+    """One source as it was written, with the defaults of the file it is written in; `short` is `KIND PATH-OR-GLOB`."""
 
     alias: str
     entry: SourceEntry
     defaults: Defaults
     spot: Spot
+    short: bool
 
     @property
     def is_glob(self) -> bool:
@@ -92,6 +68,11 @@ class Declared(NamedTuple):
         return cast(str, self.entry.glob if self.is_glob else self.entry.path)
 
     @property
+    def place(self) -> Spot:
+        """Where the path or glob stands."""
+        return self.spot if self.short else self.spot.at("glob" if self.is_glob else "path")
+
+    @property
     def excluded(self) -> tuple[str, ...]:
         """The globs that `glob` leaves out."""
         given = self.entry.exclude
@@ -100,40 +81,41 @@ class Declared(NamedTuple):
     @property
     def title(self) -> str:
         """As written, else the path or glob, with the section or symbol."""
-        if isinstance(self.entry.title, str):
-            return self.entry.title
         part = self.entry.section or self.entry.symbol
-        return f"{self.pattern} § {part}" if isinstance(part, str) else self.pattern
+        return self.entry.title or (f"{self.pattern} § {part}" if part else self.pattern)
 
     @property
     def lines(self) -> tuple[int, int] | None:
         """First and last line, where they were written. Raises `Invalid`."""
-        given = self.entry.lines
-        return line_range(given, self.spot.at("lines")) if isinstance(given, str | int) else None
-
-    @property
-    def place(self) -> Spot:
-        """Where the path or glob stands."""
-        return self.spot.at("glob" if self.is_glob else "path") if isinstance(self.spot.value, dict) else self.spot
+        return line_range(self.entry.lines, self.spot.at("lines")) if self.entry.lines is not UNSET else None
 
 
 class Related(NamedTuple):
-    start: str
-    edge_type: EdgeType
-    to: str
-    provenance: tuple[str, ...]
+    """One relationship as it was written, with the defaults of the file it is written in."""
+
+    entry: RelationshipEntry
     defaults: Defaults
     spot: Spot
 
 
 class Asked(NamedTuple):
+    """One query as it was written."""
+
     name: str
     entry: QueryEntry
     spot: Spot
 
+    @property
+    def budget_bytes(self) -> int:
+        """Raises `Invalid` where it is no size, or none that a budget can have (FORMAT 3.9)."""
+        given, spot = self.entry.budget, self.spot.at("budget")
+        if isinstance(given, BudgetEntry):
+            given, spot = given.bytes, spot.at("bytes")
+        return BUDGET_BYTES if given is UNSET else size(given, spot)
+
 
 class Declaration(NamedTuple):
-    """A manifest with its includes. `sources` holds the specification first."""
+    """A manifest with its includes. `sources` holds the specification first, where there is one."""
 
     name: str
     documents: tuple[Document, ...]
@@ -141,12 +123,14 @@ class Declaration(NamedTuple):
     relationships: tuple[Related, ...]
     queries: dict[str, Asked]
 
-    def find(self, alias: str, spot: Spot) -> Declared:
-        """The source of that alias. Raises `Invalid` at `spot` with the nearest one."""
-        for declared in self.sources:
-            if declared.alias == alias:
-                return declared
-        raise spot.fault(f"there is no source {alias!r}" + _meant(alias, [declared.alias for declared in self.sources]))
+    def find(self, alias: str) -> Declared:
+        """The source of an alias that was declared."""
+        return next(declared for declared in self.sources if declared.alias == alias)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The paths of the repository that a source names: no glob takes them."""
+        return frozenset(d.pattern for d in self.sources if not d.is_glob and d.entry.root is RootScope.REPOSITORY)
 
     @property
     def outside(self) -> list[tuple[RootScope, str]]:
@@ -164,116 +148,125 @@ class Declaration(NamedTuple):
         return any(declared.entry.root is RootScope.OWNER for declared in self.sources)
 
 
-def includes(document: Document) -> list[str]:
-    """The files that a manifest includes, as written. Raises `Invalid`."""
-    listed = document.value.get("include", [])
-    return _typed(listed, list[str], Spot(document, ("include",)))
+# ---- reading --------------------------------------------------------------------------------------------------------
 
 
 def is_manifest(data: bytes) -> bool:
-    """Whether a YAML file is one of ours: its first line beside blanks, comments and `---` starts with `sdaqf:`."""
-    for line in data[: plain_yaml.BYTES].splitlines():
+    """Whether a YAML file is one of ours: its first line beside blanks, comments and `---` starts with `sdaqf:`.
+
+    A byte-order mark is overlooked, so that whoever reads the file can say that it is one too many.
+    """
+    for line in data[: plain_yaml.BYTES].removeprefix(b"\xef\xbb\xbf").splitlines():
         stripped = line.strip()
         if stripped and not stripped.startswith(b"#") and stripped != b"---":
             return line.startswith(b"sdaqf:")
     return False
 
 
+def includes(document: Document) -> list[str]:
+    """The files that a manifest includes, as written. Raises `Invalid`."""
+    return typed(document.value.get("include", []), list[str], Spot(document, ("include",)))
+
+
 def read(name: str, document: Document, included: Sequence[Document] = ()) -> Declaration:
     """The declaration in `document`, with the sources and relationships of what it includes.
 
-    Raises `Invalid` with `file:line:column` where something has the wrong shape, an unknown word, or an alias twice. What
-    needs the tree (paths, globs, aliases of relationships) is *not* checked here.
+    Raises `Invalid` with `file:line:column` where something has the wrong shape, a word or an alias is unknown, or an
+    alias is there twice. What needs the tree (paths, globs, whether there is a specification) is *not* checked here.
     """
     sources: list[Declared] = []
     relationships: list[Related] = []
-    main = _file(document)
-    sources.append(_specification(main, document))
     for part in (document, *included):
-        shape = main if part is document else _included(part)
-        sources.extend(_sources(part, shape))
-        relationships.extend(_relationships(part, shape))
+        shape = _file(part, _MEMBERS if part is document else _INCLUDED)
+        sources += [*_specification(part, shape), *_sources(part, shape)]
+        relationships += _relationships(part, shape)
     seen: dict[str, Declared] = {}
     for declared in sources:
-        if declared.alias in seen:
-            other = seen[declared.alias].spot
-            raise declared.spot.fault(f"the alias {declared.alias!r} is taken at {other.document.place(other.path, key=True)}", key=True)
+        if other := seen.get(declared.alias):
+            place = other.spot.document.place(other.spot.path, key=True)
+            raise declared.spot.fault(f"the alias '{shown(declared.alias)}' is taken at {place}", todo="Choose another.", key=True)
         seen[declared.alias] = declared
-    return Declaration(name, (document, *included), tuple(sources), tuple(relationships), _queries(document))
+    declaration = Declaration(name, (document, *included), tuple(sources), tuple(relationships), _queries(document))
+    _verify_aliases(declaration, [*seen, SPECIFICATION])
+    return declaration
 
 
-def _file(document: Document) -> ManifestFile:
-    """The outermost members; those with free keys are typed entry by entry, where their place is known."""
-    value = {key: inner for key, inner in document.value.items() if key not in ("sources", "relationships", "queries", "specification")}
-    known = [field.encode_name for field in msgspec.structs.fields(ManifestFile)]
+_MEMBERS = members(ManifestFile)
+_INCLUDED = ("sdaqf", "title", "defaults", "sources", "relationships")
+_ENTRIES = (SPECIFICATION, "sources", "relationships", "queries")
+"""Members that are typed entry by entry, where their place is known."""
+
+
+def _file(document: Document, known: Sequence[str]) -> ManifestFile:
     for key in document.value:
-        if key not in known:
-            raise Spot(document, (key,)).fault(f"{key!r} is no member of a manifest" + _meant(key, known), key=True)
-    if "sdaqf" not in value:
-        raise Spot(document, ()).fault("the first member is missing", todo="Begin the file with:  sdaqf: 1")
-    return _typed(value, ManifestFile, Spot(document, ()))
+        if key in known:
+            continue
+        spot = Spot(document, (key,))
+        if key in _MEMBERS:
+            raise spot.fault(f"{key} cannot be included: only defaults, sources and relationships are", todo="Move it.", key=True)
+        raise Spot(document).unknown(key, known)
+    if "sdaqf" not in document.value:
+        raise Spot(document).fault("the first member is missing", todo="Begin the file with:  sdaqf: 1")
+    value = {key: inner for key, inner in document.value.items() if key not in _ENTRIES}
+    return typed(value, ManifestFile, Spot(document))
 
 
-def _included(document: Document) -> ManifestFile:
-    for key in document.value:
-        if key not in ("sdaqf", "title", "defaults", "sources", "relationships"):
-            raise Spot(document, (key,)).fault(f"{key!r} cannot be included: only defaults, sources and relationships are", key=True)
-    return _file(document)
-
-
-def _specification(main: ManifestFile, document: Document) -> Declared:
-    spot = Spot(document, (SPECIFICATION,))
-    value = document.value.get(SPECIFICATION)
-    if value is None:
-        raise (
-            Spot(document, ()).fault("no specification", todo=NO_SPECIFICATION)
-            if SPECIFICATION not in document.value
-            else spot.fault("null is no document", todo="Name a file.")
-        )
-    given = {"path": value} if isinstance(value, str) else value
+def _specification(document: Document, shape: ManifestFile) -> Iterator[Declared]:
+    if SPECIFICATION not in document.value:
+        return
+    spot, value = Spot(document, (SPECIFICATION,)), document.value[SPECIFICATION]
     for key in ("kind", "authority", "required"):
-        if isinstance(given, dict) and key in given:
+        if isinstance(value, dict) and key in value:
             raise spot.at(key).fault(f"the specification's {key} is fixed", todo=f"Leave {key} out.", key=True)
-    entry = msgspec.to_builtins(_typed(given, SpecificationEntry, spot))
+    short = isinstance(value, str)
+    entry = msgspec.to_builtins(typed({"path": value} if short else value, SpecificationEntry, spot))
     fixed = {"kind": Kind.SPECIFICATION.value, "authority": Authority.CANONICAL_SPECIFICATION.value, "required": True}
-    return Declared(SPECIFICATION, msgspec.convert(entry | fixed, SourceEntry), main.defaults, spot)
-
-
-NO_SPECIFICATION = (
-    "A manifest names the one document that says what this project must do: it is always included and everything else is "
-    "measured against it. Add:  specification: README.md"
-)
+    yield _verified(Declared(SPECIFICATION, msgspec.convert(entry | fixed, SourceEntry), shape.defaults, spot, short))
 
 
 def _sources(document: Document, shape: ManifestFile) -> Iterator[Declared]:
     for alias, value in _mapping(document, "sources"):
         spot = Spot(document, ("sources", alias))
-        if not ALIAS.fullmatch(alias) or alias == SPECIFICATION:
-            todo = (
-                "Use lower case letters, digits and hyphens."
-                if alias != SPECIFICATION
-                else "`specification:` has that name; choose another."
-            )
-            raise spot.fault(f"{alias!r} is no alias for a source", todo=todo, key=True)
-        entry = _typed(_long_form(value, spot), SourceEntry, spot)
+        if alias == SPECIFICATION:
+            raise spot.fault("`specification:` has that alias", todo="Choose another.", key=True)
+        if not ALIAS.fullmatch(alias):
+            raise spot.fault(f"'{shown(alias)}' is no alias", todo="Use lower case letters, digits and hyphens.", key=True)
+        entry = typed(_long_form(value, spot), SourceEntry, spot)
         if (entry.path is UNSET) == (entry.glob is UNSET):
-            raise spot.fault("a source has a path or a glob, one of them", key=True)
+            raise spot.fault("a source has a path or a glob, one of them", todo="Write `path:` for a file, `glob:` for many.", key=True)
         if entry.authority is Authority.CANONICAL_SPECIFICATION:
-            raise (spot.at("authority")).fault(
+            raise spot.at("authority").fault(
                 "canonical-specification is the authority of `specification:` alone",
                 todo="For an accepted document use accepted-public-contract (requirement, decision or design in this repository).",
             )
-        if entry.glob is not UNSET:
-            for member in ("section", "symbol", "lines", "ignored", "sha256"):
-                if getattr(entry, member) not in (UNSET, False):
-                    raise spot.at(member).fault(f"{member} goes with a path, not with a glob", key=True)
-            if entry.root is RootScope.OWNER:
-                raise spot.at("root").fault("owner files are named one by one; globs are for files of the tree", key=True)
-        elif entry.exclude is not UNSET:
-            raise spot.at("exclude").fault("exclude goes with a glob", key=True)
-        if sum(member is not UNSET for member in (entry.section, entry.symbol, entry.lines)) > 1:
-            raise spot.fault("a source has one of section, symbol and lines", key=True)
-        yield Declared(alias, entry, shape.defaults, spot)
+        yield _verified(Declared(alias, entry, shape.defaults, spot, isinstance(value, str)))
+
+
+_OF_A_PATH = ("section", "symbol", "lines", "ignored", "sha256")
+
+
+def _verified(declared: Declared) -> Declared:
+    """The same, if its members go together."""
+    entry, spot = declared.entry, declared.spot
+    if declared.is_glob:
+        for member in _OF_A_PATH:
+            if getattr(entry, member) is not UNSET and getattr(entry, member) is not False:
+                raise spot.at(member).fault(f"{member} goes with a path, not with a glob", todo="Leave it out.", key=True)
+        if entry.root is RootScope.OWNER:
+            raise spot.at("root").fault("owner files are named one by one; globs are for files of the tree", todo="Name each.", key=True)
+    elif entry.exclude is not UNSET:
+        raise spot.at("exclude").fault("exclude goes with a glob", todo="Leave it out.", key=True)
+    if entry.ignored and entry.root is RootScope.OWNER:
+        raise spot.at("ignored").fault("owner files are in no tree anyway", todo="Leave `ignored` out.", key=True)
+    if sum(member is not UNSET for member in (entry.section, entry.symbol, entry.lines)) > 1:
+        raise spot.fault("a source has one of section, symbol and lines", todo="Keep one of them.", key=True)
+    if entry.sha256 is not UNSET and not re.fullmatch("[0-9A-Fa-f]{64}", entry.sha256):
+        raise spot.at("sha256").fault("not a SHA-256", todo="Write its 64 hexadecimal digits.")
+    if isinstance(entry.freshness, Expiry):
+        window(entry.freshness, spot.at("freshness"))
+    if entry.lines is not UNSET:
+        line_range(entry.lines, spot.at("lines"))
+    return declared
 
 
 def _long_form(value: Any, spot: Spot) -> Any:
@@ -281,10 +274,10 @@ def _long_form(value: Any, spot: Spot) -> Any:
     if not isinstance(value, str):
         return value
     kind, _, pattern = value.partition(" ")
-    kinds = [known.value for known in Kind]
-    if kind not in kinds:
-        raise spot.fault(f"{kind!r} is no kind" + _meant(kind, kinds), todo="Write KIND PATH-OR-GLOB; the kinds: " + ", ".join(kinds))
-    pattern = pattern.strip()
+    if kind not in (kinds := words(Kind)):
+        todo = "Write KIND PATH-OR-GLOB; the kinds: " + ", ".join(kinds)
+        raise spot.fault(f"'{shown(kind)}' is no kind" + meant(kind, kinds), todo=todo)
+    pattern = pattern.strip(" ")
     if not pattern:
         raise spot.fault("the path is missing", todo=f"Write:  {kind} PATH-OR-GLOB")
     return {"kind": kind, "glob" if "*" in pattern or "?" in pattern else "path": pattern}
@@ -293,28 +286,48 @@ def _long_form(value: Any, spot: Spot) -> Any:
 def _relationships(document: Document, shape: ManifestFile) -> Iterator[Related]:
     listed = document.value.get("relationships", [])
     if not isinstance(listed, list):
-        raise Spot(document, ("relationships",)).fault("relationships are a list")
+        raise Spot(document, ("relationships",)).fault("relationships are a list", todo="Write each as  - ALIAS TYPE ALIAS")
     for index, value in enumerate(listed):
         spot = Spot(document, ("relationships", index))
-        words = value.split() if isinstance(value, str) else []
-        if isinstance(value, str) and len(words) != 3:
+        sentence = value.split() if isinstance(value, str) else []
+        if isinstance(value, str) and len(sentence) != 3:
             raise spot.fault("a relationship is three words", todo="Write:  ALIAS TYPE ALIAS")
-        entry = _typed(dict(zip(("from", "type", "to"), words, strict=True)) if words else value, RelationshipEntry, spot)
-        yield Related(entry.start, entry.type, entry.to, tuple(entry.provenance), shape.defaults, spot)
+        long_form = dict(zip(("from", "type", "to"), sentence, strict=True)) if sentence else value
+        yield Related(typed(long_form, RelationshipEntry, spot), shape.defaults, spot)
 
 
 def _queries(document: Document) -> dict[str, Asked]:
     if "queries" not in document.value:
-        return {DEFAULT: Asked(DEFAULT, QueryEntry(seeds="all"), Spot(document, ()))}
+        return {DEFAULT: Asked(DEFAULT, QueryEntry(seeds="all"), Spot(document))}
     found = {}
     for name, value in _mapping(document, "queries"):
         spot = Spot(document, ("queries", name))
         if not ALIAS.fullmatch(name):
-            raise spot.fault(f"{name!r} is no name for a query", todo="Use lower case letters, digits and hyphens.", key=True)
-        found[name] = Asked(name, _typed(value, QueryEntry, spot), spot)
+            raise spot.fault(f"'{shown(name)}' is no name for a query", todo="Use lower case letters, digits and hyphens.", key=True)
+        asked = Asked(name, typed(value, QueryEntry, spot), spot)
+        if isinstance(asked.entry.as_of, str):
+            moment(asked.entry.as_of, spot.at("as_of"))
+        _ = asked.budget_bytes
+        found[name] = asked
     if not found:
         raise Spot(document, ("queries",)).fault("no query", todo="Leave `queries` out for one that takes everything.")
     return found
+
+
+def _verify_aliases(declaration: Declaration, known: Sequence[str]) -> None:
+    """Every alias that a relationship or a query mentions is one of `known`."""
+    mentioned = [
+        (end, related.spot.at(key))
+        for related in declaration.relationships
+        for key, end in (("from", related.entry.start), ("to", related.entry.to))
+    ]
+    for asked in declaration.queries.values():
+        for member in ("require", "seeds"):
+            aliases = getattr(asked.entry, member)
+            mentioned += [(alias, asked.spot.at(member, index)) for index, alias in enumerate(() if aliases == "all" else aliases)]
+    for alias, spot in mentioned:
+        if alias not in known:
+            raise spot.fault(f"there is no source '{shown(alias)}'" + meant(alias, known), todo="Name an alias that `sources` declares.")
 
 
 def _mapping(document: Document, member: str) -> Iterator[tuple[str, Any]]:
@@ -322,69 +335,6 @@ def _mapping(document: Document, member: str) -> Iterator[tuple[str, Any]]:
     if not isinstance(value, dict):
         raise Spot(document, (member,)).fault(f"{member} is a mapping", todo=f"Write each as  NAME: …  below {member}.")
     yield from value.items()
-
-
-T = TypeVar("T")
-
-
-def _typed(value: Any, kind: type[T], spot: Spot) -> T:
-    """`value` as `kind`. Raises `Invalid` at the member that does not fit, with the nearest known word."""
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `")
-        steps: list[str | int] = [
-            int(step) if step.isdigit() else step
-            for step in where.rstrip("`").removeprefix("$").replace("[", ".").replace("]", "").split(".")
-            if step
-        ]
-        raise _explained(message, spot.at(*steps)) from None
-
-
-def _explained(message: str, spot: Spot) -> SdaqfError:
-    found = spot.value
-    if match := re.match(r"Object contains unknown field `(.*)`", message, re.DOTALL):
-        word, known = match[1], _members(spot)
-        return spot.at(word).fault(f"{word[:60]!r} is not known here" + _meant(word, known), todo="Known: " + ", ".join(known), key=True)
-    if match := re.match(r"Object missing required field `(.*)`", message):
-        return spot.fault(f"{match[1]} is missing", key=bool(spot.path))
-    named = next((step for step in reversed(spot.path) if isinstance(step, str)), "")
-    if message.startswith("Invalid enum value") and isinstance(found, str) and named in _ENUMERATIONS:
-        known = [member.value for member in _ENUMERATIONS[named]]
-        return spot.fault(f"{found[:60]!r} is not one of the words for {named}" + _meant(found, known), todo="Known: " + ", ".join(known))
-    if found is None:
-        return spot.fault("null says nothing here", todo="Leave the member out, or give it a value.")
-    return spot.fault(message[:1].lower() + message[1:200].replace("`", "'"))
-
-
-_ENUMERATIONS: dict[str, type[Enum]] = {
-    "kind": Kind,
-    "authority": Authority,
-    "sensitivity": Sensitivity,
-    "clearance": Sensitivity,
-    "root": RootScope,
-    "type": EdgeType,
-    "edges": EdgeType,
-}
-_SHAPES: dict[str, type[Shape]] = {
-    "freshness": Expiry,
-    "budget": BudgetEntry,
-    "defaults": Defaults,
-    "sources": SourceEntry,
-    "queries": QueryEntry,
-    "relationships": RelationshipEntry,
-    SPECIFICATION: SpecificationEntry,
-}
-
-
-def _members(spot: Spot) -> list[str]:
-    shape = next((_SHAPES[step] for step in reversed(spot.path) if step in _SHAPES), ManifestFile)
-    return [field.encode_name for field in msgspec.structs.fields(shape)]
-
-
-def _meant(word: str, known: Sequence[str]) -> str:
-    close = nearest(word, known)
-    return f"; did you mean {close}?" if close else ""
 
 
 # ---- small texts ----------------------------------------------------------------------------------------------------
@@ -397,7 +347,7 @@ def line_range(value: str | int, spot: Spot) -> tuple[int, int]:
         raise spot.fault("not lines", todo="Write them as 1-40, or as 7.")
     first, last = int(found[1]), int(found[2] or found[1])
     if last < first:
-        raise spot.fault("ends before it starts")
+        raise spot.fault("ends before it starts", todo="Write the lower line first.")
     return first, last
 
 
@@ -405,16 +355,17 @@ def window(expiry: Expiry, spot: Spot) -> tuple[str, str]:
     """`observed` and the end of the window as TIMEs."""
     observed = moment(expiry.observed, spot.at("observed"))
     if (expiry.holds is UNSET) == (expiry.expires is UNSET):
-        raise spot.fault("freshness has `for` or `expires`, one of them")
+        raise spot.fault("freshness has `for` or `expires`, one of them", todo="Write `for: 30d`, or `expires:` with a time.")
     if isinstance(expiry.expires, str):
-        end = moment(expiry.expires, spot.at("expires"))
-        if end < observed:
-            raise spot.at("expires").fault("ends before it was observed")
+        if moment(expiry.expires, spot.at("expires")) < observed:
+            raise spot.at("expires").fault("ends before it was observed", todo="Correct one of the two times.")
         return expiry.observed, expiry.expires
     try:
         return expiry.observed, as_time(observed + duration(cast(str, expiry.holds)))
-    except (ValueError, OverflowError):
+    except ValueError:
         raise spot.at("for").fault("not a duration", todo="Write N with m, h, d or w, such as 30d.") from None
+    except OverflowError:
+        raise spot.at("for").fault("ends after the year 9999", todo="Write less.") from None
 
 
 def duration(text: str) -> datetime.timedelta:
@@ -439,10 +390,11 @@ def as_time(when: datetime.datetime) -> str:
 
 
 def size(value: str | int, spot: Spot) -> int:
-    """`64KiB` or a number as bytes."""
-    if isinstance(value, int):
-        return value
-    found = _SIZE.fullmatch(value)
+    """`64KiB` or a number as the bytes of a budget."""
+    found = _SIZE.fullmatch(value if isinstance(value, str) else f"{value}B")
     if not found:
         raise spot.fault("not a size", todo="Write it as 64KiB, 1MiB, or a number of bytes.")
-    return int(found[1]) * _SIZES[found[2]]
+    amount = int(found[1]) * _SIZES[found[2]]
+    if not 1_024 <= amount <= 8_388_608:
+        raise spot.fault(f"{amount:,} bytes; a budget has 1KiB to 8MiB", todo="Write it as 64KiB, 1MiB, or a number of bytes.")
+    return amount
