@@ -1,6 +1,6 @@
 """This module describes the records to other programs: one JSON Schema a file, self-contained (FORMAT 3.15).
 
-    schemas()               file name → published bytes of the eight artifact schemas
+    schemas()               file name → published bytes of the eight artifact schemas, and of a manifest's YAML
     describe(name, record)  the published bytes of any other record's schema
 
 The fields come from the records. What a schema cannot say (order, identities, sums, what relates two members) is the
@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from sdaqf_tasks.formats.artifacts import PREFIXES, SCHEMA_VERSION, TYPES
+from sdaqf_tasks.formats.manifest_yaml import ManifestFile
 from sdaqf_tasks.formats.records import Record, id_pattern
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -24,14 +25,18 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 KEYWORDS = (
     *("$schema", "$id", "$ref", "title", "description", "type", "const", "enum", "default", "pattern", "minLength", "maxLength"),
     *("minimum", "maximum", "minItems", "maxItems", "uniqueItems", "contains", "items", "anyOf"),
-    *("properties", "required", "additionalProperties", "if", "then", "else", "$defs"),
+    *("properties", "required", "propertyNames", "additionalProperties", "if", "then", "else", "$defs"),
 )
 """The order in which a schema is written; keywords that are not here follow by name."""
 
 
 def schemas() -> dict[str, bytes]:
-    """File name → bytes of the eight artifact schemas: draft 2020-12, indented by two, one final line feed."""
-    return {f"{name}.schema.json": _published(name, _envelope(name, content)) for name, content in TYPES.items()}
+    """File name → bytes of the schemas of the eight artifacts and of a manifest's YAML.
+
+    Draft 2020-12, indented by two, one final line feed.
+    """
+    found = {name: _published(name, _envelope(name, content)) for name, content in TYPES.items()}
+    return {f"{name}.schema.json": data for name, data in (found | {"manifest-yaml": describe("manifest-yaml", ManifestFile)}).items()}
 
 
 def describe(name: str, record: type[msgspec.Struct]) -> bytes:
