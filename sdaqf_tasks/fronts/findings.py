@@ -56,7 +56,8 @@ _COMMAND = re.compile(r"#(?=#\w*\[)")
 
 def visible(text: str) -> str:
     """One line in which everything is seen, and that no CI runner reads as a command of its own."""
-    seen = _IGNORABLE.sub(lambda match: match[0].encode("ascii", "backslashreplace").decode(), report.plain(text))
+    seen = text if text.isprintable() else report.plain(text)
+    seen = _IGNORABLE.sub(lambda match: match[0].encode("ascii", "backslashreplace").decode(), seen)
     return _COMMAND.sub(r"\\x23", seen)
 
 

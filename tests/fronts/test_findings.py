@@ -402,11 +402,7 @@ def test_any_text_gives_json_of_the_schema(value: Checked) -> None:
 
 @given(FOUND)
 def test_any_text_gives_valid_sarif(found: Found) -> None:
-    document = FORMATS["sarif"](checked(found))
-    assert sarif_errors(document) == []
-    for result in json.loads(document)["runs"][0]["results"]:
-        for location in result["locations"]:
-            assert re.fullmatch(r"(?!/)([\w.~/-]|%[0-9A-F]{2})+", location["physicalLocation"]["artifactLocation"]["uri"], re.ASCII)
+    assert sarif_errors(FORMATS["sarif"](checked(found))) == []
 
 
 @given(CHECKED)
@@ -425,6 +421,21 @@ def test_any_text_gives_a_page_with_our_tags_alone_and_five_cells_a_row(value: C
         place = f"{visible(found.path)}:{max(1, found.line)}" if found.path else "project"
         assert row[0].startswith(place) or len(place) > 160
         assert row[1] == f"{found.severity.value}: {found.code.value}"
+
+
+@pytest.mark.parametrize("text", NASTY, ids=ascii)
+def test_a_page_shows_such_a_text_as_it_is(text: str) -> None:
+    found = DEAD._replace(path=text, message=text, settle="", contexts=(text,))
+    (row,) = Cells(FORMATS["markdown"](checked(found))).rows[1:]
+    assert row[0] == f"{visible(text)}:31"
+    assert row[2] == visible(text).strip()
+
+
+@pytest.mark.parametrize("path", NASTY, ids=ascii)
+def test_such_a_path_is_a_relative_uri(path: str) -> None:
+    run = json.loads(FORMATS["sarif"](checked(DEAD._replace(path=path))))["runs"][0]
+    uri = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert re.fullmatch(r"(?!/)([\w.~/-]|%[0-9A-F]{2})+", uri, re.ASCII)
 
 
 # ---- what the command line asks for ---------------------------------------------------------------------------------
