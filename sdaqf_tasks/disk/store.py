@@ -9,15 +9,18 @@ out/…                  copies for people, read by nobody here
 from __future__ import annotations
 
 import contextlib
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+
+import msgspec
 
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.disk.files import Lock
-from sdaqf_tasks.errors import Conflict, Malformed, Reason, SdaqfError, Unreadable
+from sdaqf_tasks.errors import Conflict, Invalid, Malformed, Reason, SdaqfError, Unreadable
 from sdaqf_tasks.formats import artifacts, canonical
+from sdaqf_tasks.formats.records import instant
 
 PROGRAM = "1"
 """Version of what stages make of the same inputs; a receipt of another version counts for nothing."""
@@ -25,37 +28,59 @@ PROGRAM = "1"
 DOCUMENT = "CTX-DOCUMENT-"
 """Prefix of a document's id; the rest is the SHA-256 of its bytes."""
 
+FOLDERS = ("objects", "refs", "out")
+
 _ID = re.compile(r"CTX-[A-Z-]+-[0-9A-F]{64}")
 _REF_BYTES = 4_096
 _RECEIPT_BYTES = 1_048_576
 
 
-class Receipt(NamedTuple):
-    """What a ref was made from: input name to id or digest. `until` is when the first required window ends."""
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a ref was made from: input name to id or digest. `until`, a TIME, is when the first required window ends."""
 
-    inputs: Mapping[str, str]
+    inputs: dict[str, str]
     output: str
+    program: str
     until: str | None = None
 
 
 class Store:
-    """The build folder of a project. Reading needs nothing to be there; writing creates it."""
+    """The build folder of a project. Reading needs nothing to be there; writing creates it.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Nothing between `top` and a file that is written or removed may be a link: a repository can bring links of its own.
+    """
+
+    def __init__(self, top: Path, build: str) -> None:
+        self._top, self.folder = top, top / build
+        self._swept = False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the folder is one of ours, and not one of that name which is somebody else's."""
+        return all((self.folder / name).is_dir() for name in FOLDERS)
 
     def create(self) -> None:
-        """The folder with what git must know about it: nothing below it is part of the tree."""
-        files.make_folder(self.folder)
-        ignore = self.folder / ".gitignore"
-        if not ignore.is_file() or ignore.is_symlink() or ignore.read_bytes() != b"*\n":
-            files.replace(ignore, b"*\n", mode=0o644)
-        for name in ("objects", "refs", "out"):
-            files.make_folder(self.folder / name)
+        """The folder with what git must know about it: nothing below it is part of the tree. A `.gitignore` that is there stays."""
+        files.make_folder(self.folder, within=self._top)
+        if not os.path.lexists(ignore := self.folder / ".gitignore"):
+            try:
+                files.publish(ignore, b"*\n", mode=0o644)
+            except Conflict:
+                # Somebody else was faster, and may have swept what we were about to link.
+                if not ignore.is_file():
+                    raise
+        for name in FOLDERS:
+            files.make_folder(self.folder / name, within=self._top)
 
-    def lock(self, wait: float, report: Callable[[], object]) -> Lock:
+    @contextlib.contextmanager
+    def lock(self, wait: float, report: Callable[[], object]) -> Iterator[None]:
+        """Hold the project. Who holds it first in a process removes what killed writers left. Raises as `files.Lock`."""
         self.create()
-        return Lock(self.folder / "lock", wait, report)
+        with Lock(self.folder / "lock", wait, report):
+            if not self._swept:
+                self.sweep()
+                self._swept = True
+            yield
 
     # ---- objects
 
@@ -99,54 +124,56 @@ class Store:
         return text[:-1] if text.endswith("\n") and "\n" not in text[:-1] else None
 
     def receipt(self, name: str) -> Receipt | None:
-        """The receipt of a ref, or None where it is missing, damaged or of another program."""
+        """The receipt of a ref, or None where it is missing or damaged."""
         data = self._read(f"refs/{name}.made", _RECEIPT_BYTES)
         try:
             value = canonical.load(data) if data is not None else None
         except Malformed:
             return None
-        if not isinstance(value, dict) or value.get("program") != PROGRAM or not isinstance(value.get("inputs"), dict):
+        try:
+            found = msgspec.convert(value, Receipt)
+            return found if found.until is None or instant(found.until) else None
+        except (msgspec.ValidationError, Invalid):
             return None
-        output, until = value.get("output"), value.get("until")
-        if not isinstance(output, str) or not isinstance(until, str | None):
-            return None
-        return Receipt(value["inputs"], output, until)
 
     def point(self, name: str, receipt: Receipt) -> None:
         """Make a ref hold the receipt's output; the receipt is there first."""
-        path = self.folder / "refs" / name
-        files.make_folder(path.parent)
-        value: dict[str, Any] = {"inputs": dict(receipt.inputs), "output": receipt.output, "program": PROGRAM}
-        if receipt.until is not None:
-            value["until"] = receipt.until
-        files.replace(path.with_name(path.name + ".made"), canonical.render(value))
+        path = self._folder_of(f"refs/{name}")
+        files.replace(path.with_name(path.name + ".made"), canonical.render(msgspec.to_builtins(receipt)))
         files.replace(path, receipt.output.encode("ascii") + b"\n")
 
     def withdraw(self, name: str) -> None:
         """Take a ref and its receipt away."""
         for suffix in ("", ".made"):
-            path = self.folder / "refs" / (name + suffix)
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
+            self._remove(self.folder / "refs" / (name + suffix))
+
+    def manifests(self) -> list[str]:
+        """The manifests of which there are refs, whether or not there is a YAML file by now."""
+        return self._folders("refs/m")
 
     def queries(self, manifest: str) -> list[str]:
         """The queries of which a manifest has refs, whatever its YAML says by now."""
-        folder = self.folder / "refs" / "m" / manifest / "q"
-        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        return self._folders(f"refs/m/{manifest}/q")
+
+    def _folders(self, name: str) -> list[str]:
+        folder = self.folder / name
+        return sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
 
     # ---- what people open
 
+    def shows(self, name: str, data: bytes) -> bool:
+        """Whether the copy under `out/` is there and whole."""
+        return self._read(f"out/{name}", len(data)) == data
+
     def show(self, name: str, data: bytes) -> None:
         """Put a whole copy under `out/`, unless it is there."""
-        path = self.folder / "out" / name
-        if self._read(f"out/{name}", len(data)) != data:
-            files.make_folder(path.parent)
-            files.replace(path, data)
+        if not self.shows(name, data):
+            files.replace(self._folder_of(f"out/{name}"), data)
 
     def hide(self, name: str) -> None:
+        """Take a copy away, and its folder with the last one."""
         path = self.folder / "out" / name
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            path.unlink()
+        self._remove(path)
         with contextlib.suppress(OSError):
             path.parent.rmdir()
 
@@ -170,7 +197,7 @@ class Store:
         for path in sorted(objects.iterdir()) if objects.is_dir() else ():
             if path.name not in kept and path.is_file() and not path.is_symlink():
                 size += path.stat().st_size
-                path.unlink()
+                self._remove(path)
                 removed += 1
         self.sweep()
         return removed, size
@@ -179,6 +206,22 @@ class Store:
         """Remove what killed writers left anywhere in the folder. For who holds the lock."""
         for folder in (self.folder, *(path for path in self.folder.rglob("*") if path.is_dir() and not path.is_symlink())):
             files.sweep(folder)
+
+    def _folder_of(self, name: str) -> Path:
+        """The path of a file in the build folder, whose folder is made."""
+        path = self.folder / name
+        files.make_folder(path.parent, within=self._top)
+        return path
+
+    def _remove(self, path: Path) -> None:
+        if any(parent.is_symlink() for parent in path.parents if parent.is_relative_to(self.folder)):
+            raise Conflict(Reason.OUTPUT_INVALID, "the folder is a link", at=files.shown(path.name))
+        try:
+            path.unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            raise Conflict(Reason.WRITE_FAILED, f"the system refused to remove it: {error.strerror}", at=files.shown(path.name)) from error
 
     def _read(self, name: str, limit: int) -> bytes | None:
         try:
@@ -194,9 +237,10 @@ def _is_intact(object_id: str, data: bytes) -> bool:
         value = canonical.load(data)
     except Malformed:
         return False
-    if not isinstance(value, dict) or value.get("artifact_id") != object_id or value.get("artifact_type") not in artifacts.TYPES:
+    named = value.get("artifact_type") if isinstance(value, dict) else None
+    if not isinstance(named, str) or named not in artifacts.TYPES or value.get("artifact_id") != object_id:
         return False
-    prefix = artifacts.PREFIXES[artifacts.TYPES[value["artifact_type"]]]
+    prefix = artifacts.PREFIXES[artifacts.TYPES[named]]
     content = canonical.encode(value.get("content"))
     # The bytes are compared too: an object is a file, and another formatting is another file.
     return prefix + canonical.digest(content) == object_id and canonical.render(value) == data

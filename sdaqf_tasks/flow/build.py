@@ -5,21 +5,21 @@ A refused manifest does not stop the others. A tree that moves while it is read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from sdaqf_tasks.context.document import content_digest
-from sdaqf_tasks.errors import Reason, Refused, SdaqfError
+from sdaqf_tasks.errors import Conflict, Reason, Refused, SdaqfError
 from sdaqf_tasks.flow import stages
 from sdaqf_tasks.flow.project import Chain, ManifestFile
-from sdaqf_tasks.flow.stages import STAGES, Outcome, Run, Stage
+from sdaqf_tasks.flow.stages import BY_NAME, STAGES, Outcome, Run, Stage
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import Artifact, Compaction, Manifest, Selection, Snapshot
 from sdaqf_tasks.formats.declaration import DEFAULT
 from sdaqf_tasks.formats.plain_yaml import nearest
-from sdaqf_tasks.formats.records import cost
-
-MOVED = frozenset({Reason.CANDIDATE_MOVED, Reason.CANDIDATE_MISMATCH})
+from sdaqf_tasks.formats.records import cost, instant
+from sdaqf_tasks.world import Tree
 
 MADE, SAME, CURRENT, SKIPPED, BLOCKED = "made", "same", "up to date", "skipped", "blocked"
 
@@ -45,10 +45,7 @@ class Result(NamedTuple):
     outcomes: tuple[Outcome, ...] = ()
     summary: Summary | None = None
     error: SdaqfError | None = None
-
-    @property
-    def notes(self) -> list[str]:
-        return [note for outcome in self.outcomes for note in outcome.notes]
+    notes: tuple[str, ...] = ()
 
 
 def build(
@@ -59,88 +56,131 @@ def build(
     One result a chain, handed to `done` as soon as it is there. Raises `SdaqfError` only for what concerns the whole
     project: settings, a tree that cannot be observed, a name that nothing has.
     """
-    wanted = [stage for stage in STAGES if until is None or STAGES.index(stage) <= STAGES.index(stages.BY_NAME[until])]
+    wanted = STAGES if until is None else stages.up_to(stages.BY_NAME[until])
+    meant = asked(run, names)
     stages.observe(run)
     results = []
-    for manifest in _manifests(run, names):
-        for result in _manifest(run, manifest, names, wanted):
+    for manifest, queries in meant.items():
+        for result in _manifest(run, manifest, queries, wanted):
             done(result)
             results.append(result)
     return results
 
 
-def _manifests(run: Run, names: Sequence[str]) -> Iterable[ManifestFile]:
+def asked(run: Run, names: Sequence[str]) -> dict[ManifestFile, frozenset[str]]:
+    """The manifests that the names mean, each with the queries that were named, or none where all are meant.
+
+    Raises `Refused` with UNKNOWN_NAME before anything is done. What a YAML that cannot be read would name is not checked.
+    """
     if not names:
-        return run.project.manifests
-    return list(dict.fromkeys(run.project.manifest(name.split(".", 1)[0]) for name in names))
+        return {manifest: frozenset() for manifest in run.project.manifests}
+    found: dict[ManifestFile, frozenset[str]] = {}
+    for name in names:
+        own, dot, query = name.partition(".")
+        manifest = run.project.manifest(own)
+        everything = not dot or found.get(manifest) == frozenset()
+        found[manifest] = frozenset() if everything else found.get(manifest, frozenset()) | {query}
+        if dot:
+            _verify_query(run, manifest, query)
+    return found
 
 
-def _manifest(run: Run, manifest: ManifestFile, names: Sequence[str], wanted: Sequence[Stage]) -> Iterable[Result]:
-    """The results of one manifest's chains, with one more try where the tree moved."""
+def _verify_query(run: Run, manifest: ManifestFile, query: str) -> None:
+    try:
+        queries = run.reading(manifest).declaration.queries
+    except SdaqfError:
+        return  # it is refused with its place when its turn comes
+    if query not in queries:
+        close = nearest(query, list(queries))
+        raise Refused(
+            Reason.UNKNOWN_NAME,
+            f"{manifest.name} has no query {query[:60]!r}" + (f"; did you mean {manifest.name}.{close}?" if close else ""),
+        )
+
+
+def _manifest(run: Run, manifest: ManifestFile, queries: frozenset[str], wanted: Sequence[Stage]) -> Iterator[Result]:
+    """The results of one manifest's chains."""
     whole = Chain(manifest.name, DEFAULT)
     try:
         declaration = run.reading(manifest).declaration
     except SdaqfError as error:
-        with run.lock():
+        with suppress(SdaqfError), run.lock():
             stages.withdraw(run, STAGES[0], whole)
         yield Result(whole, BLOCKED, error=error)
         return
-    chains = _chains(manifest.name, list(declaration.queries), names)
+    chains = [Chain(manifest.name, query) for query in declaration.queries if not queries or query in queries]
     if stages.is_skipped(run, declaration):
         yield from (Result(chain, SKIPPED) for chain in chains)
         return
     try:
-        common = _tried(run, chains[0], [stage for stage in wanted if not stage.per_query])
+        common = attempt(run, whole, [stage for stage in wanted if not stage.per_query])
     except SdaqfError as error:
         yield Result(whole, BLOCKED, error=error)
         return
     for chain in chains:
         before = content(run, chain)
         try:
-            outcomes = (*common, *_tried(run, chain, [stage for stage in wanted if stage.per_query]))
+            outcomes = [*common, *attempt(run, chain, [stage for stage in wanted if stage.per_query])]
         except SdaqfError as error:
             yield Result(chain, BLOCKED, tuple(common), error=error)
         else:
             yield finished(run, chain, outcomes, before)
+        common = [outcome._replace(notes=()) for outcome in common]  # what concerns the manifest is said once
 
 
 def finished(run: Run, chain: Chain, outcomes: Sequence[Outcome], before: str | None) -> Result:
     """The result of a chain that was not refused; `before` is its content digest before the first stage ran."""
-    summary = summarise(run, chain)
-    if not any(outcome.made for outcome in outcomes):
-        return Result(chain, CURRENT, tuple(outcomes), summary)
-    same = summary is not None and before == summary.content
-    return Result(chain, SAME if same else MADE, tuple(outcomes), summary)
+    summary = summarise(run, chain) if any(outcome.stage == "compact" for outcome in outcomes) else None
+    notes = (*(note for outcome in outcomes for note in outcome.notes), *(clock_notes(run, chain) if summary else ()))
+    made, same = any(outcome.made for outcome in outcomes), summary is not None and before == summary.content
+    word = CURRENT if not made else SAME if same else MADE
+    return Result(chain, word, tuple(outcomes), summary, notes=notes)
 
 
-def _chains(manifest: str, queries: list[str], names: Sequence[str]) -> list[Chain]:
-    chains = [Chain(manifest, query) for query in queries]
-    picked = [chain for chain in chains if not names or manifest in names or chain.label in names]
-    for name in names:
-        own, _, query = name.partition(".")
-        if own == manifest and query and query not in queries:
-            close = nearest(query, queries)
-            raise Refused(Reason.UNKNOWN_NAME, f"{manifest} has no query {query[:60]!r}" + (f"; did you mean {close}?" if close else ""))
-    return picked
+def clock_notes(run: Run, chain: Chain) -> Iterator[str]:
+    """What today's clock says of the optional members of a Snapshot: they stay in, and it is told (PIPELINE 4)."""
+    for node in held(run, chain, "snapshot").content.nodes:
+        observed, until = node.freshness.observed_at, node.freshness.valid_until
+        if until is not None and instant(until) < instant(run.now):
+            yield f"{node.locator.path} is expired: valid until {until}; it is {run.now} now"
+        if observed is not None and instant(run.now) < instant(observed):
+            yield f"{node.locator.path} was observed at {observed}, and the clock says {run.now}: one of the two is wrong"
 
 
-def _tried(run: Run, chain: Chain, wanted: Sequence[Stage]) -> list[Outcome]:
-    """Run stages in order. Where the tree moved meanwhile, observe it again and begin at the manifest, once."""
+def attempt(run: Run, chain: Chain, wanted: Sequence[Stage]) -> list[Outcome]:
+    """Run stages in order. Where the tree moved meanwhile, say what moved, and begin once more with all that is above them."""
+    before, began_ns, told = run.tree, run.began_ns, run.candidate
     try:
         return [stages.run_stage(run, stage, chain) for stage in wanted]
     except SdaqfError as error:
-        if error.reason not in MOVED:
+        if not _is_moved(run, error, told):
             raise
-    before = run.tree
+    run.report(f"the tree moved while it was read: {_named(run, before, began_ns)}; once more")
     stages.observe(run)
-    again = [stage for stage in STAGES if not stage.per_query or stage in wanted]
+    before, began_ns, told = run.tree, run.began_ns, run.candidate
+    above = [stage for stage in STAGES if any(stage in stages.up_to(each) for each in wanted)]
     try:
-        return [stages.run_stage(run, stage, chain) for stage in again][-len(wanted) :] if wanted else []
+        outcomes = [stages.run_stage(run, stage, chain) for stage in above]
     except SdaqfError as error:
-        if error.reason not in MOVED:
+        if not _is_moved(run, error, told):
             raise
-        named = ", ".join(sorted({*before.files} ^ {*run.tree.files})[:5]) or "files changed in place"
-        raise Refused(Reason.CANDIDATE_MOVED, f"the tree changed twice while it was read: {named}") from None
+        raise Refused(Reason.CANDIDATE_MOVED, f"the tree moved twice while it was read: {_named(run, before, began_ns)}") from None
+    return [outcome for outcome in outcomes if BY_NAME[outcome.stage] in wanted]
+
+
+def _is_moved(run: Run, error: SdaqfError, told: str) -> bool:
+    """Whether a stage was refused because what it looked at was being written: whatever the refusal itself says."""
+    if isinstance(error, Conflict):
+        return False
+    run.observe()
+    return run.candidate != told or error.reason in (Reason.CANDIDATE_MOVED, Reason.CANDIDATE_MISMATCH)
+
+
+def _named(run: Run, before: Tree, began_ns: int) -> str:
+    names = [ascii(name)[1:-1] for name in stages.moved(run, before, began_ns)]
+    if not names:
+        return "HEAD" if before.git_head != run.tree.git_head else "files that are back as they were, or outside it"
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def content(run: Run, chain: Chain) -> str | None:

@@ -9,9 +9,10 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from sdaqf_tasks.context import globs
 from sdaqf_tasks.disk.files import Root
@@ -25,13 +26,18 @@ from sdaqf_tasks.formats.records import instant
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 SETTINGS_BYTES = 1_048_576
+HEAD_BYTES = 16_777_216
+"""Bytes that a file may have for us to look whose it is; a manifest that is too large must not pass for somebody else's."""
+
+
+Bound = Annotated[int, Meta(ge=1)]
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    files: int = 100_000
-    file_bytes: int = 268_435_456
-    total_bytes: int = 4_294_967_296
-    git_seconds: float = 30
+    files: Bound = 100_000
+    file_bytes: Bound = 268_435_456
+    total_bytes: Bound = 4_294_967_296
+    git_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 30
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     exclude_untracked: bool = False
     soon: str = "7d"
     limits: LimitSettings = LimitSettings()
-    policy: dict[str, str] = {}
+    policy: dict[str, Literal["error", "warning", "notice", "off"]] = {}
 
 
 class ManifestFile(NamedTuple):
@@ -94,7 +100,7 @@ class Project:
 
     @cached_property
     def store(self) -> Store:
-        return Store(self.top / self.settings.build)
+        return Store(self.top, self.settings.build)
 
     def repository(self) -> Repository:
         limits = self.settings.limits
@@ -107,7 +113,11 @@ class Project:
         )
 
     def owner(self) -> Root | None:
-        return Root(self.owner_root) if self.owner_root else None
+        """The owner root, where one is given. Raises `SdaqfError` where it is no folder that can be read."""
+        try:
+            return Root(self.owner_root) if self.owner_root else None
+        except SdaqfError as error:
+            raise type(error)(error.reason, f"the owner root: {error.message}", todo="Correct SDAQF_OWNER_ROOT or --owner-root.") from None
 
     # ---- manifests
 
@@ -131,7 +141,11 @@ class Project:
     @cached_property
     def strangers(self) -> tuple[str, ...]:
         """YAML files in the folders of manifests that are somebody else's."""
-        return tuple(path for path in self._yaml_files() if not declaration.is_manifest(self._head(path)))
+        return tuple(
+            path
+            for path in self._yaml_files()
+            if not PurePosixPath(path).name.startswith("_") and not declaration.is_manifest(self._head(path))
+        )
 
     def manifest(self, name: str) -> ManifestFile:
         for found in self.manifests:
@@ -147,20 +161,24 @@ class Project:
     def _yaml_files(self) -> Iterator[str]:
         for folder in self._folders():
             for entry in sorted(folder.glob("*.y*ml")):
-                if entry.suffix in (".yaml", ".yml") and entry.is_file() and not entry.is_symlink():
+                if entry.suffix in (".yaml", ".yml") and entry.is_file():
                     yield entry.relative_to(self.top).as_posix()
 
     def _folders(self) -> list[Path]:
         found = []
         for pattern in self.settings.manifests:
-            globs.compiled(pattern)
-            candidates = self.top.glob(pattern) if any(c in pattern for c in "*?") else [self.top / pattern]
-            found += [folder for folder in sorted(candidates) if folder.is_dir() and not folder.is_symlink()]
+            # pathlib finds too much where brackets are literal for us; what it finds is held against our own meaning.
+            candidates = self.top.glob(re.sub(r"[\[\]]", "?", pattern)) if any(c in pattern for c in "*?") else [self.top / pattern]
+            for folder in sorted(candidates):
+                name = folder.relative_to(self.top).as_posix()
+                if ".git" not in name.split("/") and globs.matches(pattern, name) and folder.is_dir() and not folder.is_symlink():
+                    found.append(folder)
         return list(dict.fromkeys(found))
 
     def _head(self, path: str) -> bytes:
+        """Enough of a file to tell whose it is; nothing where it cannot be read."""
         try:
-            return self.root.read(path, plain_yaml.BYTES)
+            return self.root.read(path, HEAD_BYTES)
         except SdaqfError:
             return b""
 
@@ -168,13 +186,16 @@ class Project:
         try:
             data = self.root.read(name, SETTINGS_BYTES)
         except Unreadable as error:
-            if (self.top / name).exists():
+            if os.path.lexists(self.top / name):
                 raise Malformed(Reason.MALFORMED_TOML, f"cannot be read: {error.message}", at=name) from None
             return None
         try:
             return tomllib.loads(data.decode("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Malformed(Reason.MALFORMED_TOML, str(error)[:200], at=name) from None
+        except (ValueError, RecursionError) as error:  # also integers that are too long for Python
+            message = str(error)[:200]
+            place = re.search(r" \(at line (\d+), column (\d+)\)$", message)
+            at = f"{name}:{place[1]}:{place[2]}" if place else name
+            raise Malformed(Reason.MALFORMED_TOML, message[: place.start()] if place else message, at=at) from None
 
 
 def read_declaration(root: Root, path: str, name: str) -> Reading:
@@ -253,10 +274,24 @@ def _settings(value: Any, name: str) -> Settings:
         raise Invalid(Reason.SETTINGS_INVALID, f"{where.strip('.`') or 'the settings'}: {text}", at=name) from None
     try:
         declaration.duration(settings.soon)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise Invalid(Reason.SETTINGS_INVALID, "soon is not a duration such as 7d", at=name) from None
-    for folder in (*settings.manifests, settings.build, settings.shards):
-        parts = folder.split("/")
-        if folder.startswith("/") or ".." in parts or ".git" in folder.lower().split("/") or not folder.strip("./"):
-            raise Invalid(Reason.SETTINGS_INVALID, f"{folder[:80]!r} is no folder below the top", at=name)
+    for pattern in settings.manifests:
+        _verify_folder(pattern, "manifests", name)
+    build, shards = (_verify_folder(getattr(settings, key), key, name) for key in ("build", "shards"))
+    if f"{build}/".startswith(f"{shards}/") or f"{shards}/".startswith(f"{build}/"):
+        raise Invalid(Reason.SETTINGS_INVALID, "build and shards are one inside the other", at=name, todo="Name two folders side by side.")
     return settings
+
+
+def _verify_folder(folder: str, key: str, name: str) -> str:
+    """A folder below the top, spelled in one way only."""
+    parts = folder.lower().split("/")
+    if not all(part.isprintable() for part in parts) or {"", ".", "..", ".git"} & set(parts):
+        raise Invalid(Reason.SETTINGS_INVALID, f"{key}: {folder[:80]!r} is no folder below the top", at=name, todo="Write it as a/b.")
+    if key == "manifests":
+        try:
+            globs.matches(folder, "")
+        except Invalid as error:
+            raise Invalid(Reason.SETTINGS_INVALID, f"manifests: {folder[:80]!r}: {error.message}", at=name, todo=error.todo) from None
+    return folder

@@ -118,7 +118,7 @@ def build_object(results: Sequence[Result], tree: Tree) -> dict[str, Any]:
             for result in results
         ],
         "tree": {"git_head": tree.git_head, "repository_digest": tree.repository_digest},
-    }
+    } | ({"clock": fixed} if (fixed := os.environ.get("SDAQF_NOW")) else {})
 
 
 def key_values(values: Mapping[str, Any]) -> Iterator[str]:
@@ -134,6 +134,7 @@ def status_lines(found: Mapping[str, Any], tree: Tree, modified: Sequence[str]) 
     for entry in entries:
         told = f"content {entry['content'][:12]}" if entry["content"] else entry["why"]
         yield f"{entry['context']:<{width}}  {entry['state']:<11}  {plain(told)}"
+        yield from (f"{'':<{width}}  {plain(note)}" for note in entry["notes"])
     yield tree_line(tree, modified)
     if found["excluded"]:
         yield f"excluded from the tree: {plain(', '.join(found['excluded']))}"

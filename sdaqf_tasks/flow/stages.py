@@ -7,8 +7,11 @@ The same table feeds doit, `sdaqf build` and the command line. `judge` alone say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from sdaqf_tasks.context import chain as whole_chain
@@ -23,7 +26,7 @@ from sdaqf_tasks.context.snapshot import snapshot
 from sdaqf_tasks.context.staleness import expired, first_end, hidden_contradictions
 from sdaqf_tasks.disk.files import Root
 from sdaqf_tasks.disk.reader import Reader
-from sdaqf_tasks.disk.store import DOCUMENT, Receipt
+from sdaqf_tasks.disk.store import DOCUMENT, PROGRAM, Receipt
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable
 from sdaqf_tasks.flow.project import Chain, ManifestFile, Project, Reading, now
 from sdaqf_tasks.formats import canonical
@@ -32,7 +35,10 @@ from sdaqf_tasks.formats.declaration import DEFAULT, Declaration
 from sdaqf_tasks.formats.records import RootScope, instant
 from sdaqf_tasks.world import REFERENCE_BYTES, Observed, Tree
 
-CANDIDATE = "candidate"
+CANDIDATE, OUTSIDE = "candidate", "outside"
+
+UNREADABLE = "the manifest cannot be read"
+"""What stands for the files outside the tree where the YAML does not say which they are."""
 
 
 class Made(NamedTuple):
@@ -58,12 +64,19 @@ class Run:
 
     def __init__(self, project: Project, *, wait: float = 60, report: Callable[[str], object] = lambda line: None) -> None:
         self.project, self.store, self.wait, self.report = project, project.store, wait, report
-        self.repository = project.repository()
-        self.owner: Root | None = project.owner()
         self.now = now()
+        self.owner: Root | None = project.owner()
+        try:
+            self.repository = project.repository()
+        except BaseException:
+            if self.owner:
+                self.owner.close()
+            raise
+        self.began_ns = 0
         self._tree: Tree | None = None
         self._parsed: dict[str, Artifact[Any]] = {}
         self._readings: dict[str, Reading] = {}
+        self._looking = threading.Lock()
 
     def close(self) -> None:
         self.repository.close()
@@ -76,8 +89,15 @@ class Run:
         return self._tree or self.observe()
 
     def observe(self) -> Tree:
-        self._tree = self.repository.observe()
-        return self._tree
+        """Look at the tree; `began_ns` is when that began."""
+        with self._looking:
+            self.began_ns = time.time_ns()
+            self._tree = self.repository.observe()
+            return self._tree
+
+    def forget(self) -> None:
+        """Read the YAML anew: it may have moved with the tree."""
+        self._readings.clear()
 
     @property
     def candidate(self) -> str:
@@ -140,7 +160,7 @@ class Job:
         """The artifact that the ref `name` of this chain points to."""
         object_id = self.run.store.ref(ref_name(self.chain, name))
         if object_id is None:
-            raise Refused(Reason.NOT_BUILT, f"{self.chain.label}: there is no {name}")
+            raise Refused(Reason.NOT_BUILT, f"{self.label}: there is no {name}")
         return self.run.load(object_id)
 
     def inputs(self) -> dict[str, str]:
@@ -149,15 +169,28 @@ class Job:
         for name in self.stage.takes:
             object_id = self.run.store.ref(ref_name(self.chain, name))
             if object_id is None:
-                raise Refused(Reason.NOT_BUILT, f"{self.chain.label}: there is no {name} to make the {self.stage.makes} from")
+                raise Refused(Reason.NOT_BUILT, f"{self.label}: there is no {name} to make the {self.stage.makes} from")
             found[name] = object_id
         if self.stage.declares:
             reading = self.run.reading(self.manifest_file)
             found |= {f"file:{path}": sha256 for path, sha256 in reading.digests.items()}
         if self.stage.observes:
             found[CANDIDATE] = canonical.digest(self.run.candidate.encode("ascii"))
-            found["outside"] = outside(self.run, self.declaration)
+            found[OUTSIDE] = outside(self.run, self.declaration)
         return found
+
+    def verify_same_tree(self) -> None:
+        """What the stage takes is of the tree that this run observed: another run may have come between (DESIGN)."""
+        tree = self.run.tree
+        for name in self.stage.takes:
+            found = self[name].content.candidate
+            if (found.git_head, found.repository_digest) != (tree.git_head, tree.repository_digest):
+                raise Refused(Reason.CANDIDATE_MISMATCH, f"{self.label}: the {name} is of another tree")
+
+    @property
+    def label(self) -> str:
+        """What the stage works for: a manifest, or one of its queries."""
+        return self.chain.label if self.stage.per_query else self.chain.manifest
 
     def owner_root(self, members: Any) -> bool:
         """Whether to tell a stage of an owner root: where one is given and needed."""
@@ -266,10 +299,10 @@ STAGES: tuple[Stage, ...] = (
     Stage("render", "Write the extracts as a document, context.md.", ("snapshot", "compaction"), "document", _render, declares=True),
     Stage("quality", "Count what the Snapshot holds.", ("graph", "selection", "snapshot"), "quality", _quality),
 )
-LAST = frozenset({"render", "quality"})
+BY_NAME: Mapping[str, Stage] = {stage.name: stage for stage in STAGES}
+LAST = frozenset(stage.name for stage in STAGES if not any(stage.makes in other.takes for other in STAGES))
 """Stages that nothing is made from."""
 
-BY_NAME: Mapping[str, Stage] = {stage.name: stage for stage in STAGES}
 PER_MANIFEST = frozenset(stage.makes for stage in STAGES if not stage.per_query)
 
 
@@ -284,6 +317,24 @@ def out_name(chain: Chain, makes: str) -> str:
     return f"{folder}/context.md" if makes == "document" else f"{folder}/{makes}.json"
 
 
+def below(stage: Stage) -> list[Stage]:
+    """The stage and those that are made from what it makes, in the order of the table."""
+    found = [stage]
+    for other in STAGES:
+        if other not in found and any(lower.makes in other.takes for lower in found):
+            found.append(other)
+    return found
+
+
+def up_to(stage: Stage) -> list[Stage]:
+    """The stage and those that it is made from, in the order of the table."""
+    wanted = {stage.makes}
+    for other in reversed(STAGES):
+        if other.makes in wanted:
+            wanted.update(other.takes)
+    return [other for other in STAGES if other.makes in wanted]
+
+
 def judge(job: Job, inputs: Mapping[str, str]) -> str | None:
     """Why the stage must run, or None where its result is current.
 
@@ -294,12 +345,14 @@ def judge(job: Job, inputs: Mapping[str, str]) -> str | None:
     held, receipt = store.ref(name), store.receipt(name)
     if held is None or receipt is None:
         return "not built yet"
+    if receipt.program != PROGRAM:
+        return "made by another version of the program"
     if receipt.output != held:
-        return "its ref was changed by hand"
+        return "its ref is not the one that its receipt names"
     if different := sorted(key for key in {*inputs, *receipt.inputs} if inputs.get(key) != receipt.inputs.get(key)):
-        return "changed: " + ", ".join("the tree" if key == CANDIDATE else key.removeprefix("file:") for key in different)
+        return "changed: " + ", ".join(_INPUTS.get(key, key.removeprefix("file:")) for key in different)
     if receipt.until is not None and instant(receipt.until) < instant(job.run.now):
-        return f"expired at {receipt.until}"
+        return f"expired at {receipt.until}; it is {job.run.now} now"
     try:
         store.get(held)
     except Unreadable as error:
@@ -307,9 +360,13 @@ def judge(job: Job, inputs: Mapping[str, str]) -> str | None:
     return None
 
 
+_INPUTS = {CANDIDATE: "the tree", OUTSIDE: "files outside the tree"}
+
+
 def is_shown(job: Job) -> bool:
-    """Whether the copy that people open is there."""
-    return (job.run.store.folder / "out" / out_name(job.chain, job.stage.makes)).is_file()
+    """Whether the copy that people open is there, and whole."""
+    held = job.run.store.ref(ref_name(job.chain, job.stage.makes))
+    return held is not None and job.run.store.shows(out_name(job.chain, job.stage.makes), job.run.store.get(held))
 
 
 def run_stage(run: Run, stage: Stage, chain: Chain) -> Outcome:
@@ -319,31 +376,32 @@ def run_stage(run: Run, stage: Stage, chain: Chain) -> Outcome:
     """
     with run.lock():
         job = Job(run, stage, chain)
-        name = ref_name(chain, stage.makes)
+        name, out = ref_name(chain, stage.makes), out_name(chain, stage.makes)
         try:
             inputs = job.inputs()
             if judge(job, inputs) is None:
                 object_id = run.store.ref(name) or ""
-                run.store.show(out_name(chain, stage.makes), run.store.get(object_id))
+                run.store.show(out, run.store.get(object_id))
                 return Outcome(stage.name, object_id, made=False)
+            job.verify_same_tree()
             made = stage.run(job)
+            if job.inputs() != inputs:
+                raise Refused(Reason.CANDIDATE_MOVED, f"{job.label}: what {stage.name} reads changed while it ran")
+            run.store.put(made.object_id, made.data)
+            run.store.point(name, Receipt(inputs=inputs, output=made.object_id, until=made.until, program=PROGRAM))
+            run.store.show(out, made.data)
         except SdaqfError:
-            withdraw(run, stage, chain)
+            with suppress(SdaqfError):  # what is told is the refusal, not that it could not be acted upon
+                withdraw(run, stage, chain)
             raise
-        run.store.put(made.object_id, made.data)
-        run.store.point(name, Receipt(inputs, made.object_id, made.until))
-        run.store.show(out_name(chain, stage.makes), made.data)
         return Outcome(stage.name, made.object_id, made=True, notes=made.notes)
 
 
 def withdraw(run: Run, stage: Stage, chain: Chain) -> None:
     """Take back a stage's result and everything that was made from it, in every query where the stage is the manifest's."""
-    below = STAGES[STAGES.index(stage) :]
-    if stage.name in LAST:
-        below = (stage,)
     chains = [chain] if stage.per_query else [Chain(chain.manifest, name) for name in run.store.queries(chain.manifest)] or [chain]
     for each in chains:
-        for lower in below:
+        for lower in below(stage):
             run.store.withdraw(ref_name(each, lower.makes))
             run.store.hide(out_name(each, lower.makes))
 
@@ -351,28 +409,81 @@ def withdraw(run: Run, stage: Stage, chain: Chain) -> None:
 def observe(run: Run) -> None:
     """The stage before all others: look at the tree, and at what manifests name outside it, and write both down.
 
-    Raises `Refused` where the tree cannot be observed, or where git would list what the program writes.
+    What belongs to manifests and queries that are no more is withdrawn. Raises `Refused` where the tree cannot be
+    observed, or where git would list what the program writes; then nothing that was built holds any longer.
     """
-    run.observe()
+    run.forget()
+    try:
+        _look(run)
+    except SdaqfError:
+        if run.store.is_there:
+            with suppress(SdaqfError), run.lock():
+                _withdraw_all(run, keep={})
+                run.store.withdraw(CANDIDATE)
+        raise
+    with run.lock():
+        _point(run, CANDIDATE, run.candidate)
+        keep: dict[str, Iterable[str] | None] = {}
+        for manifest in run.project.manifests:
+            try:
+                declaration = run.reading(manifest).declaration
+                keep[manifest.name], found = declaration.queries, outside(run, declaration)
+            except SdaqfError:
+                keep[manifest.name], found = None, UNREADABLE  # the manifest stage refuses it, with its place
+            _point(run, f"m/{manifest.name}/{OUTSIDE}", found)
+        _withdraw_all(run, keep)
+
+
+def _look(run: Run) -> None:
+    """Observe the tree, with one more try where it moves; nothing of ours may be a part of it."""
+    if run.store.is_there:
+        run.store.create()  # a `.gitignore` that somebody deleted would show git everything
+    try:
+        run.observe()
+    except SdaqfError as error:
+        if error.reason is not Reason.CANDIDATE_MOVED:
+            raise
+        run.report(f"the tree moved while it was read ({error.where}): once more")
+        run.observe()
     settings = run.project.settings
     for folder in (settings.build, settings.shards):
-        inside = [name for name in (*run.tree.files, *run.tree.links) if name.startswith(folder + "/")]
+        inside = _listed(run.tree, folder)
+        if inside and set(inside) <= {f"{folder}/{name}" for name in BEING_MADE} | set(_temporaries(inside)):
+            # Another run is making the folder at this very moment; when it holds the lock, git does not list it any more.
+            time.sleep(0.05)
+            inside = _listed(run.observe(), folder)
         if inside:
             message = f"{inside[0]} lies in {folder}, and git lists it"
             raise Refused(Reason.OUTPUT_NOT_IGNORED, message, todo=f"Run `git rm -r --cached {folder}`, and ignore {folder}/.")
-    with run.lock():
-        _point(run, CANDIDATE, run.candidate)
-        for manifest in run.project.manifests:
-            try:
-                found = outside(run, run.reading(manifest).declaration)
-            except SdaqfError:
-                continue  # the manifest stage refuses it, with its place
-            _point(run, f"m/{manifest.name}/outside", found)
+
+
+BEING_MADE = (".gitignore", "lock")
+
+
+def _temporaries(names: Iterable[str]) -> Iterator[str]:
+    return (name for name in names if name.endswith(".tmp"))
+
+
+def _listed(tree: Tree, folder: str) -> list[str]:
+    names = (*tree.files, *tree.links, *tree.submodules, *tree.absent)
+    return sorted(name for name in names if name.startswith(folder + "/"))
+
+
+def _withdraw_all(run: Run, keep: Mapping[str, Iterable[str] | None]) -> None:
+    """Take back everything but the manifests that are kept, each with these queries, or with all where that is not known."""
+    for name in run.store.manifests():
+        queries = keep.get(name, ())
+        if name not in keep:
+            withdraw(run, STAGES[0], Chain(name, DEFAULT))
+            run.store.withdraw(f"m/{name}/{OUTSIDE}")
+        elif queries is not None:
+            for query in sorted({*run.store.queries(name)} - {*queries}):
+                withdraw(run, BY_NAME["query"], Chain(name, query))
 
 
 def _point(run: Run, name: str, content: str) -> None:
     if run.store.ref(name) != content:
-        run.store.point(name, Receipt({}, content))
+        run.store.point(name, Receipt(inputs={}, output=content, program=PROGRAM))
 
 
 def outside(run: Run, declaration: Declaration) -> str:
@@ -391,3 +502,20 @@ def outside(run: Run, declaration: Declaration) -> str:
 def is_skipped(run: Run, declaration: Declaration) -> bool:
     """Whether a manifest is left aside because it has owner sources and nobody said where they are."""
     return declaration.has_owner_sources and run.owner is None
+
+
+def moved(run: Run, since: Tree, began_ns: int) -> list[str]:
+    """The names that differ between a tree and the one that was observed last, or were written since the first was looked at.
+
+    A file's ctime tells a write, whatever was done to its mtime; the clock of file systems may lag by its tick.
+    """
+    now = run.tree
+    names = {*since.files, *since.links} ^ {*now.files, *now.links}
+    for name in (*now.files, *now.links):
+        with suppress(OSError):
+            if os.lstat(run.project.top / name).st_ctime_ns >= began_ns - TICK_NS:
+                names.add(name)
+    return sorted(names)
+
+
+TICK_NS = 10_000_000

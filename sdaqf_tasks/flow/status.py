@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from sdaqf_tasks.errors import SdaqfError
 from sdaqf_tasks.flow import stages
-from sdaqf_tasks.flow.build import content
+from sdaqf_tasks.flow.build import asked, clock_notes, content
 from sdaqf_tasks.flow.project import Chain, ManifestFile
 from sdaqf_tasks.flow.stages import STAGES, Job, Run, judge
+from sdaqf_tasks.formats.declaration import DEFAULT
 
 
 def status(run: Run, names: Sequence[str] = ()) -> dict[str, Any]:
@@ -17,10 +19,11 @@ def status(run: Run, names: Sequence[str] = ()) -> dict[str, Any]:
 
     Raises `SdaqfError` for what concerns the whole project.
     """
-    wanted = [run.project.manifest(name) for name in names] if names else run.project.manifests
+    wanted = asked(run, names)
     tree, settings = run.observe(), run.project.settings
     return {
-        "contexts": [entry for manifest in wanted for entry in _manifest(run, manifest)],
+        "clock": {"now": run.now, "fixed": bool(os.environ.get("SDAQF_NOW"))},
+        "contexts": [entry for manifest, queries in wanted.items() for entry in _manifest(run, manifest, queries)],
         "excluded": [*settings.exclude, *(["untracked:"] if settings.exclude_untracked else [])],
         "other_files": list(run.project.strangers),
         "tree": {"git_head": tree.git_head, "repository_digest": tree.repository_digest},
@@ -28,12 +31,12 @@ def status(run: Run, names: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def _manifest(run: Run, manifest: ManifestFile) -> list[dict[str, Any]]:
+def _manifest(run: Run, manifest: ManifestFile, queries: frozenset[str]) -> list[dict[str, Any]]:
     try:
         declaration = run.reading(manifest).declaration
     except SdaqfError as error:
-        return [_entry(Chain(manifest.name, "default"), "blocked", str(error), error.todo)]
-    chains = [Chain(manifest.name, query) for query in declaration.queries]
+        return [_entry(Chain(manifest.name, DEFAULT), "blocked", str(error), error.todo)]
+    chains = [Chain(manifest.name, query) for query in declaration.queries if not queries or query in queries]
     if stages.is_skipped(run, declaration):
         return [
             _entry(chain, "skipped", "it has owner sources and no owner root is given", "SDAQF_OWNER_ROOT, --owner-root")
@@ -51,8 +54,10 @@ def _chain(run: Run, chain: Chain) -> dict[str, Any]:
             why = error.message
         if why is not None:
             return _entry(chain, "not current", f"{stage.name}: {why}", f"sdaqf build {chain.label}")
-    return _entry(chain, "current", content=content(run, chain))
+    return _entry(chain, "current", content=content(run, chain), notes=[*clock_notes(run, chain)])
 
 
-def _entry(chain: Chain, state: str, why: str = "", todo: str = "", content: str | None = None) -> dict[str, Any]:
-    return {"context": chain.label, "state": state, "why": why, "next": todo, "content": content}
+def _entry(
+    chain: Chain, state: str, why: str = "", todo: str = "", content: str | None = None, notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    return {"context": chain.label, "state": state, "why": why, "next": todo, "content": content, "notes": [*notes]}
