@@ -211,7 +211,6 @@ def bash(script: str, work: Path) -> str:
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONHASHSEED": "0",
         "GIT_CONFIG_NOSYSTEM": "1",
         **{f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in _IDENTITY | {("DATE", when)}},
     }
