@@ -6,9 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -37,13 +37,13 @@ def program(
     *arguments: str | Path,
     cwd: Path,
     by: Sequence[str | Path] = (SDAQF,),
-    stdin: int | IO[bytes] = subprocess.DEVNULL,
-    without: Sequence[str] = (),
-    **environ: str,
+    environ: Mapping[str, str] | None = None,
 ) -> Ran:
-    """Run the installed command in a process of its own."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COV_")) and name not in without}
-    ended = subprocess.run([*by, *arguments], cwd=cwd, env=environment | environ, stdin=stdin, capture_output=True, timeout=60, check=False)
+    """Run the installed command in a process of its own, which knows of Python's variables only those in `environ`."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | dict(environ or {})
+    ended = subprocess.run(
+        [*by, *arguments], cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False
+    )
     return Ran(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
 

@@ -101,11 +101,13 @@ class TestEncoding:
     """A terminal of another encoding gets escapes, not a traceback."""
 
     def test_a_stream_that_takes_ascii_only(self, project: Made, tmp_path: Path) -> None:
-        ran = program(*select(project, tmp_path / "é.json"), cwd=tmp_path, PYTHONIOENCODING="ascii")
+        ran = program(*select(project, tmp_path / "é.json"), cwd=tmp_path, environ={"PYTHONIOENCODING": "ascii"})
         assert (ran.code, ran.out.splitlines()[-1], ran.err) == (0, "output: \\xe9.json", "")
 
     def test_a_locale_that_knows_ascii_only(self, project: Made, tmp_path: Path) -> None:
-        ran = program(*select(project, tmp_path / "é.json"), cwd=tmp_path, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C")
+        ran = program(
+            *select(project, tmp_path / "é.json"), cwd=tmp_path, environ={"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+        )
         assert (ran.code, ran.out.splitlines()[-1], ran.err) == (0, "output: \\udcc3\\udca9.json", "")
 
 
@@ -130,7 +132,8 @@ class TestInterruption:
             tmp_path / "work" / "g.json",
         ]
         (tmp_path / "t").mkdir()
-        ran = program(*words, cwd=tmp_path / "work", by=by, PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}", TMPDIR=str(tmp_path / "t"))
+        environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "t")}
+        ran = program(*words, cwd=tmp_path / "work", by=by, environ=environ)
         assert (ran.code, ran.out, ran.err) == (130, "", "")
         assert [*(tmp_path / "work").iterdir(), *(tmp_path / "t").iterdir()] == []
 
