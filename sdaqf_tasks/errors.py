@@ -152,3 +152,52 @@ class Refused(SdaqfError):
 
 class Conflict(SdaqfError):
     """The place to write or the session is taken."""
+
+
+class Severity(enum.Enum):
+    """How much a finding weighs, heaviest first."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTICE = "notice"
+    OFF = "off"
+
+    @property
+    def rank(self) -> int:
+        return list(Severity).index(self)
+
+
+class Finding(enum.Enum):
+    """What `check` finds: identifier, usual severity, what it means, what settles it (PIPELINE 3)."""
+
+    severity: Severity
+    means: str
+    settles: str
+
+    def __new__(cls, value: str, severity: Severity, means: str, settles: str) -> Finding:
+        member = object.__new__(cls)
+        member._value_ = value
+        member.severity, member.means, member.settles = severity, means, settles
+        return member
+
+    CHANGED = ("changed", Severity.ERROR, "A pinned text is not the one that was reviewed.", "Read it, then: sdaqf lock --only PATH")
+    MISSING = ("missing", Severity.ERROR, "A pinned file, or the part of it that is pinned, is gone.", "Correct the path, or restore it")
+    RENAMED = ("renamed", Severity.ERROR, "A pinned file was moved; git knows where to.", "sdaqf lock --moved")
+    MOVED = ("moved", Severity.ERROR, "Pinned lines stand elsewhere in their file, exactly once.", "sdaqf lock --moved")
+    NO_LOCK = ("no-lock", Severity.ERROR, "There is no lock: nobody has said what was reviewed.", "sdaqf lock")
+    LOCK_OUT_OF_DATE = ("lock-out-of-date", Severity.ERROR, "The lock lacks a pinned source, or has one too many.", "sdaqf lock")
+    PHANTOM = ("phantom", Severity.ERROR, "No commit of that path ever had the pinned text.", "On a clean tree: sdaqf lock --only PATH")
+    LINE_ENDINGS = ("line-endings", Severity.ERROR, "The pinned text has other line ends here.", "Set them in .gitattributes, then check the file out again")
+    LFS_POINTER = ("lfs-pointer", Severity.ERROR, "A pointer of git-lfs stands in place of the file.", "git lfs pull")
+    EXPIRED = ("expired", Severity.ERROR, "An observation is past its window.", "Observe again, then: sdaqf lock --observed now")
+    TAMPERED = ("tampered", Severity.ERROR, "A stored object is not what its name says.", "sdaqf build")
+    CONTRADICTION_HIDDEN = ("contradiction-hidden", Severity.WARNING, "A contradiction is not shown, because one end was left out.", "Settle the source that was left out")
+    BLOCK_EDITED = ("block-edited", Severity.ERROR, "A generated block was edited by hand.", "sdaqf render NAME --into FILE")
+    BLOCK_OUT_OF_DATE = ("block-out-of-date", Severity.ERROR, "A generated block is not what its context gives now.", "sdaqf render NAME --into FILE")
+    REFUSED = ("refused", Severity.ERROR, "The manifest cannot be compiled at all.", "What the message says")
+    DRIFTED = ("drifted", Severity.WARNING, "An example of a published abstraction reads differently.", "Refresh it, or distil it again")
+    DEAD_MENTION = ("dead-mention", Severity.WARNING, "A document names a path, or lines, that are not there any more.", "Edit the document")
+    EXPIRES_SOON = ("expires-soon", Severity.WARNING, "An observation ends soon.", "Observe again, then: sdaqf lock --observed now")
+    RE_PINNED = ("re-pinned", Severity.NOTICE, "This change says that it reviewed another version.", "A reviewer looks at it")
+    DIRTY = ("dirty", Severity.NOTICE, "As reviewed, and not committed yet.", "Commit it")
+    NOT_CHECKED = ("not-checked", Severity.NOTICE, "Something could not be checked; it is never shown as a pass.", "What the message says")

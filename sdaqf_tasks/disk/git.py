@@ -34,6 +34,7 @@ _COMMIT = re.compile(rb"[0-9a-f]{40}(?=\s|\Z)")
 _REF = re.compile(rb"refs(?:/(?!\.)[^/\x00-\x20\x7f]+)+")
 _SPARSE_INDEX = b"sdir\0\0\0\0"
 _AS_IT_IS = ("core.sparseCheckout=true", "core.sparseCheckoutCone=true", "index.sparse=true", "sparse.expectFilesOutsideOfPatterns=true")
+_REVISION = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]{0,240}?)((?:[~^][0-9]{0,4})*)")
 _OWN_REFS = (b"HEAD", b"refs/bisect/", b"refs/worktree/", b"refs/rewritten/")
 _EXTENSIONS = frozenset({"noop", "noop-v1", "partialclone", "preciousobjects", "relativeworktrees", "worktreeconfig"})
 _HISTORY = frozenset({"cat-file", "diff-tree", "log", "ls-tree", "merge-base", "rev-list", "show"})
@@ -142,6 +143,54 @@ class Git:
         """The names of tracked files that differ from HEAD, as of `refresh`."""
         quiet = ("--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=all")
         return self._run("diff", *quiet, "--name-only", "-z", "HEAD", "--").split(b"\0")[:-1]
+
+    def resolve(self, name: str) -> str | None:
+        """The commit that a person means by `name`: HEAD, a branch, a tag, a remote's branch, or an id; with `^N` and `~N`.
+
+        The name is looked up here and never reaches git; None where there is no such commit in the clone.
+        """
+        base, steps = (found[1], found[2]) if (found := _REVISION.fullmatch(name)) else ("", "")
+        with _system():
+            commit = base if re.fullmatch(r"[0-9a-f]{4,40}", base) else None
+            for folder in ("", "refs/", "refs/tags/", "refs/heads/", "refs/remotes/"):
+                reference = (folder + base).encode()
+                if base == "HEAD" or ((folder + base).startswith("refs/") and _REF.fullmatch(reference)):
+                    with contextlib.suppress(Refused):
+                        commit = _follow(self._layout, reference)
+                        break
+        if commit is None:
+            return None
+        try:
+            return self._run("rev-list", "--no-walk", "--max-count=1", commit + steps, "--").decode("ascii").strip() or None
+        except Refused:
+            return None
+
+    def blobs(self, names: Sequence[str], limit: int) -> list[bytes | None]:
+        """The content of each blob, named by id or as COMMIT:PATH; None where it is none, or larger than `limit` bytes."""
+        asked = "".join(f"{name}\n" for name in names if "\n" not in name).encode("utf-8", "surrogateescape")
+        with tempfile.TemporaryFile(dir=self._private) as file:
+            file.write(asked)
+            file.seek(0)
+            answer = self._run("cat-file", "--batch", stdin=file)
+        found: list[bytes | None] = []
+        start = 0
+        for _ in names:
+            end = answer.index(b"\n", start)
+            head = answer[start:end].rsplit(b" ", 2)
+            if len(head) == 3 and head[2].isdigit():
+                size = int(head[2])
+                data = answer[end + 1 : end + 1 + size]
+                found.append(data if head[1] == b"blob" and size <= limit else None)
+                start = end + size + 2
+            else:
+                found.append(None)
+                start = end + 1
+        return found
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether the clone's history was cut off."""
+        return (self._private / "shallow").exists()
 
     def history(self, *arguments: str, limit: int = ANSWER_BYTES) -> bytes:
         """What a read-only question about history gives, as of `refresh`. HEAD is known, branches and tags are not."""
@@ -336,8 +385,12 @@ def _admin(path: Path, limit: int = _ADMIN_BYTES) -> bytes | None:
 
 
 def _head(layout: _Layout) -> str:
-    """HEAD's commit by our own reading: symbolic refs, loose refs, packed refs."""
-    name = b"HEAD"
+    """HEAD's commit. Raises `Refused`: REPOSITORY_UNBORN, GIT_FAILED."""
+    return _follow(layout, b"HEAD")
+
+
+def _follow(layout: _Layout, name: bytes) -> str:
+    """The commit of a ref by our own reading: symbolic refs, loose refs, packed refs."""
     for _ in range(5):
         folder = layout.git if name.startswith(_OWN_REFS) else layout.common
         value = _loose(folder / os.fsdecode(name))

@@ -149,6 +149,28 @@ class Repository:
         self._git.refresh()
         return self._git.history(*arguments, limit=limit)
 
+    def blobs(self, names: Sequence[str], limit: int) -> list[bytes | None]:
+        """The content of each blob, named by id or as COMMIT:PATH; None where it is none, or larger than `limit` bytes."""
+        return self._git.blobs(names, limit)
+
+    def resolve(self, name: str) -> str | None:
+        """The commit that a person means by `name`, or None where the clone has no such commit."""
+        self._git.refresh()
+        return self._git.resolve(name)
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether the clone's history was cut off."""
+        self._git.refresh()
+        return self._git.is_shallow
+
+    def merge_base(self, one: str, other: str) -> str | None:
+        """The best common ancestor of two commits; None where there is none in the clone."""
+        try:
+            return self.history("merge-base", one, other).decode("ascii").strip() or None
+        except Refused:
+            return None
+
     def committed(self, commit: str) -> str:
         """The committer's time of a commit as a TIME in UTC. Raises `Refused` with GIT_FAILED where there is none."""
         self._git.refresh()
