@@ -219,7 +219,12 @@ def read_declaration(root: Root, path: str, name: str) -> Reading:
 
 
 def _document(root: Root, path: str) -> tuple[Document, dict[str, str]]:
-    data = root.read(path, plain_yaml.BYTES + 1)
+    try:
+        data = root.read(path, plain_yaml.BYTES)
+    except Unreadable as error:
+        if error.reason is not Reason.SOURCE_BYTE_LIMIT:
+            raise
+        raise Malformed(Reason.TOO_LARGE, f"a manifest has at most {plain_yaml.BYTES} bytes", at=path) from None
     return plain_yaml.load(data, path), {path: canonical.digest(data)}
 
 
