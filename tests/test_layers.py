@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -54,9 +56,17 @@ def _running(node: ast.AST) -> Iterator[ast.AST]:
             yield from _running(child)
 
 
-def is_code(line: str) -> bool:
-    """Whether a line counts: neither blank nor a comment."""
-    return bool(line.strip()) and not line.lstrip().startswith("#")
+def code_lines(source: str) -> int:
+    """Lines that hold code: blank lines, comments and docstrings do not count."""
+    silent = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    found: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in silent:
+            found.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            found.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(found)
 
 
 def faults(name: str, source: str) -> list[str]:
@@ -104,6 +114,10 @@ def test_a_module_says_what_it_is(module: Path) -> None:
     assert not source.strip() or ast.get_docstring(ast.parse(source))
 
 
+def test_what_counts_as_code() -> None:
+    assert code_lines('"""Says so.\n\nTwice."""\n\n# why\nX = """a\nb"""  # how\n\n\ndef f() -> None:\n    """Says."""\n') == 3
+
+
 def test_the_product_stays_small() -> None:
-    lines = {name_of(module): sum(map(is_code, module.read_text("utf-8").splitlines())) for module in MODULES}
+    lines = {name_of(module): code_lines(module.read_text("utf-8")) for module in MODULES}
     assert sum(lines.values()) < PRODUCT_LINES, sorted(lines.items(), key=lambda item: -item[1])[:10]
