@@ -429,10 +429,10 @@ def _check_owner(places: Sequence[Path]) -> None:
 
 
 def _program(roots: Sequence[Path]) -> str:
-    """The git program that PATH finds first. Relative entries of PATH are passed over."""
+    """The git program that PATH finds first. Entries that are relative, or closed to us, are passed over."""
     for entry in os.environ.get("PATH", os.defpath).split(os.pathsep):
         found = Path(entry) / "git"
-        if found.is_absolute() and found.is_file() and os.access(found, os.X_OK):
+        if found.is_absolute() and os.path.isfile(found) and os.access(found, os.X_OK):  # noqa: PTH113 (it never raises)
             real = found.resolve()
             if any(place.is_relative_to(root) for place in (real, found.parent.resolve()) for root in roots):
                 raise Refused(Reason.GIT_MISSING, "the git that PATH finds lies inside the repository", todo="Correct PATH.")

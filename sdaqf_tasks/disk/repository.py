@@ -80,8 +80,13 @@ def find_top(start: Path) -> Path:
     """The nearest folder, from `start` upward, that has a git directory. Raises `Refused` with NOT_A_REPOSITORY."""
     start = start.absolute()
     for folder in (start, *start.parents):
-        if (folder / ".git").is_file() or (folder / ".git" / "HEAD").is_file() or (folder / ".git" / "HEAD").is_symlink():
-            return folder
+        git = folder / ".git"
+        try:
+            if git.is_file() or (git / "HEAD").is_file() or (git / "HEAD").is_symlink():
+                return folder
+        except OSError as error:
+            message = f"whether a folder from here upward is the top of a work tree cannot be seen: {error.strerror}"
+            raise Refused(Reason.NOT_A_REPOSITORY, message, todo="See to the permissions of the folder and of its .git.") from error
     raise Refused(Reason.NOT_A_REPOSITORY, "no folder from here upward is the top of a git work tree", todo="Run `git init` first.")
 
 

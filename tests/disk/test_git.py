@@ -414,6 +414,11 @@ class TestTheProgram:
         ask_everything(trap.tree.path)
         assert not trap.witness.exists()
 
+    def test_entries_that_cannot_be_looked_into_are_passed_over(self, trap: Trap, path: Callable[[str], None]) -> None:
+        """Here a name too long stands for a folder that is closed to us, which root never meets."""
+        path(f"/{'x' * 300}")
+        ask_everything(trap.tree.path)
+
     def test_without_git_the_refusal_says_so(self, trap: Trap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
         refused = self.refusal(trap.tree)

@@ -816,3 +816,10 @@ class TestFindingTheTop:
         with pytest.raises(Refused) as refusal:
             find_top(tmp_path)
         assert refusal.value.reason is Reason.NOT_A_REPOSITORY
+
+    def test_a_folder_that_cannot_be_looked_into(self, tree: WorkTree) -> None:
+        """Whether it is a top is not known, so none above it is taken. A name too long stands for a folder closed to us."""
+        with pytest.raises(Refused) as refusal:
+            find_top(tree.path / ("x" * 300))
+        assert refusal.value.reason is Reason.NOT_A_REPOSITORY
+        assert "cannot be seen" in refusal.value.message
