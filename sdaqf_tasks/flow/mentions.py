@@ -145,7 +145,7 @@ def _removed(
     for document, mention in gone:
         path = next((path for path in mention.paths if path in was), None)
         if path is not None:
-            dead.append(Dead(document, mention.line, _place(path, mention), _became(path, was[path], past, there), _change(was[path])))
+            dead.append(Dead(document, mention.line, _place(path, mention), _became(path, was[path], past, there), change_of(was[path])))
         elif not asked.issuperset(mention.paths) or not cut.isdisjoint(mention.paths):
             unsure.append((document, mention.line))
     return dead, tuple(unsure)
@@ -158,7 +158,8 @@ def _became(path: str, last: Version, history: History, there: _There) -> str:
     return f"renamed to {new} by {last.commit[:7]}" + ("" if there.has(new) else "; that is gone too")
 
 
-def _change(version: Version) -> Change:
+def change_of(version: Version) -> Change:
+    """The commit of a version, with its time as a TIME."""
     seconds = min(max(version.time, 0), _LAST_SECOND)
     when = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
     return Change(version.commit, as_time(when), version.subject)
