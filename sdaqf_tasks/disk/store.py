@@ -238,9 +238,10 @@ def _is_intact(object_id: str, data: bytes) -> bool:
     except Malformed:
         return False
     named = value.get("artifact_type") if isinstance(value, dict) else None
-    if not isinstance(named, str) or named not in artifacts.TYPES or value.get("artifact_id") != object_id:
+    if not isinstance(named, str) or named not in artifacts.TYPES:
         return False
+    content = value.get("content")
     prefix = artifacts.PREFIXES[artifacts.TYPES[named]]
-    content = canonical.encode(value.get("content"))
+    envelope = {"artifact_id": object_id, "artifact_type": named, "content": content, "schema_version": artifacts.SCHEMA_VERSION}
     # The bytes are compared too: an object is a file, and another formatting is another file.
-    return prefix + canonical.digest(content) == object_id and canonical.render(value) == data
+    return prefix + canonical.digest(canonical.encode(content)) == object_id and canonical.render(envelope) == data

@@ -6,6 +6,7 @@ import datetime
 import os
 import re
 import tomllib
+import weakref
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -96,7 +97,9 @@ class Project:
 
     @cached_property
     def root(self) -> Root:
-        return Root(self.top)
+        root = Root(self.top)
+        weakref.finalize(self, root.close)
+        return root
 
     @cached_property
     def store(self) -> Store:
