@@ -20,7 +20,8 @@ from typing import NamedTuple
 from sdaqf_tasks.context.select import select
 from sdaqf_tasks.flow import stages
 from sdaqf_tasks.flow.project import Chain, Project
-from sdaqf_tasks.flow.stages import STAGES, Run
+from sdaqf_tasks.flow.run import Run
+from sdaqf_tasks.flow.stages import STAGES
 from sdaqf_tasks.formats.artifacts import Artifact, Graph
 from sdaqf_tasks.formats.records import EdgeType
 from tests import builders

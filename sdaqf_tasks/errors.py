@@ -85,6 +85,9 @@ class Reason(enum.Enum):
     CONTRADICTION_HIDDEN = ("contradiction-hidden", "A contradiction of a required source would vanish, because its other end was left out.", "Settle the source that was left out.")
     RENDER_TARGET = ("render-target", "A source is the file that the manifest renders into.", "Leave it out, or render into another file.")
 
+    NO_LOCK = ("no-lock", "There is no lock: nobody has said what was reviewed.", "Review the pinned documents, then: sdaqf lock")
+    LOCK_OUT_OF_DATE = ("lock-out-of-date", "The lock lacks a pinned source, or has one too many.", "sdaqf lock")
+
     # The repository and the machine
     NOT_A_REPOSITORY = ("not-a-repository", "There is no git work tree whose top is this folder.", "Give the top of a work tree.", 404)
     ROOT_IS_A_LINK = ("root-is-a-link", "The root itself is a symbolic link.", "Use the path that it points to.")

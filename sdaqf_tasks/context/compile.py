@@ -19,11 +19,13 @@ from msgspec import UNSET
 from sdaqf_tasks.context import excerpts
 from sdaqf_tasks.context.excerpts import Span
 from sdaqf_tasks.context.listing import File, Listing, also
+from sdaqf_tasks.context.staleness import Held
 from sdaqf_tasks.errors import Invalid, Malformed, Reason, SdaqfError, Unreadable
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import CONTEXT_BYTES, NODES, Artifact, Manifest, Relationship, convert, publishable
 from sdaqf_tasks.formats.declaration import SPECIFICATION, Declaration, Declared, Related, window
 from sdaqf_tasks.formats.entries import Spot, shown
+from sdaqf_tasks.formats.lockfile import Pin
 from sdaqf_tasks.formats.manifest_yaml import Defaults
 from sdaqf_tasks.formats.records import (
     SECRET,
@@ -46,11 +48,14 @@ from sdaqf_tasks.world import Sources, Tree, lines
 
 
 class Compiled(NamedTuple):
-    """A Manifest, the source ids of every alias, and what a person should know (one sentence each, in reading order)."""
+    """A Manifest, the source ids of every alias, what a person should know (one sentence each, in reading order), and the
+    present text of every pinned source.
+    """
 
     manifest: Artifact[Manifest]
     members: dict[str, tuple[str, ...]]
     notes: tuple[str, ...]
+    held: tuple[Held, ...]
 
 
 def compile(declaration: Declaration, sources: Sources) -> Compiled:
@@ -81,7 +86,20 @@ def compile(declaration: Declaration, sources: Sources) -> Compiled:
         message = f"the Manifest would have more than {canonical.SMALL_BYTES:,} bytes: {_counts(members)}{related}"
         raise compiler.spot.fault(message, todo="Narrow the largest globs: about 900 sources fit.", reason=Reason.TOO_LARGE) from None
     ids = {alias: tuple(source.source_id for source in group) for alias, group in members.items()}
-    return Compiled(manifest, ids, compiler.listing.notes)
+    return Compiled(manifest, ids, compiler.listing.notes, tuple(compiler.held))
+
+
+def held(declaration: Declaration, sources: Sources) -> list[Held]:
+    """The present text of every pinned source, or why it cannot be had; nothing is raised for a single one."""
+    compiler = _Compiler(declaration, sources, sources.tree())
+    for declared in declaration.sources:
+        try:
+            list(compiler.sources_of(declared))
+        except SdaqfError as error:
+            if declared.pinned:
+                pin = Pin(declared.entry.root.value, declared.pattern, declared.part)
+                compiler.held.append(Held(pin, declared, error=error))
+    return compiler.held
 
 
 class _Compiler:
@@ -93,6 +111,7 @@ class _Compiler:
         self.places: dict[tuple[RootScope, str, Span], Declared] = {}
         self.titles: dict[tuple[RootScope, str, str], Declared] = {}
         self.weights: Counter[str] = Counter()
+        self.held: list[Held] = []
 
     @property
     def spot(self) -> Spot:
@@ -117,12 +136,19 @@ class _Compiler:
         """The sources of one alias: one for a path, any number for a glob, in the order of the tree."""
         if not declared.is_glob:
             file = self.listing.named(declared)
-            yield self._source(declared, file, self._span(declared, file), declared.title)
+            span = self._span(declared, file)
+            self._hold(declared, file, "".join(lines(file.text)[span.first - 1 : span.last]), span.first)
+            yield self._source(declared, file, span, declared.title)
             return
         for file, spans in self.listing.matching(declared):
+            self._hold(declared, file, file.text, 1)
             title = declared.entry.title or file.path
             for number, span in enumerate(spans, 1):
                 yield self._source(declared, file, span, title if len(spans) == 1 else f"{title} ({number} of {len(spans)})")
+
+    def _hold(self, declared: Declared, file: File, text: str, line: int) -> None:
+        if declared.pinned:
+            self.held.append(Held(Pin(file.scope.value, file.path, declared.part), declared, text, line))
 
     def _span(self, declared: Declared, file: File) -> Span:
         """The lines that were asked for, at most 65,536 characters of them."""

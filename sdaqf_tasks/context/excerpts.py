@@ -245,3 +245,21 @@ def _front_matter(rows: Sequence[str]) -> int:
     if rows[0].rstrip() != "---" or not rows[1:] or not rows[1].strip():
         return 0
     return next((number for number, row in enumerate(rows[1:], 2) if row.rstrip() in ("---", "...")), 0)
+
+
+def part_of(text: str, part: tuple[str, str]) -> str:
+    """The text of a part as a manifest writes it: section, symbol or lines; all of it where the part is empty.
+
+    Raises `Invalid` where the text has no such part.
+    """
+    kind, written = part
+    if not kind:
+        return text
+    if kind == "lines":
+        first, _, last = written.partition("-")
+        span = Span(int(first), int(last or first))
+        if span.last > len(lines(text)):
+            raise Invalid(Reason.MANIFEST_INVALID, f"it has {len(lines(text))} lines")
+    else:
+        span = section(text, written) if kind == "section" else symbol(text, written)
+    return "".join(lines(text)[span.first - 1 : span.last])

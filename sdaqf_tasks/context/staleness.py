@@ -1,12 +1,18 @@
-"""This module judges windows by a clock, and contradictions by what was left out (PIPELINE 4). The clock is data here."""
+"""This module says what is no longer true: texts that differ from what was reviewed, windows that a clock has passed,
+contradictions that do not show (PIPELINE 3 and 4). The clock is data here; `build`, `check`, `status`, `lock` and doit ask it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
+from sdaqf_tasks.errors import Finding, SdaqfError
 from sdaqf_tasks.formats.artifacts import Artifact, Graph, Manifest
+from sdaqf_tasks.formats.declaration import Declared
+from sdaqf_tasks.formats.lockfile import Lock, Pin, text_digest
 from sdaqf_tasks.formats.records import EdgeType, Metadata, Source, instant
+from sdaqf_tasks.world import lines
 
 M = TypeVar("M", bound=Metadata)
 
@@ -41,3 +47,64 @@ def hidden_contradictions(manifest: Artifact[Manifest], graph: Artifact[Graph]) 
         for kept, lost in ((relationship.source_id, relationship.target_id), (relationship.target_id, relationship.source_id)):
             if lost in reasons and kept not in reasons:
                 yield Hidden(sources[kept], sources[lost], reasons[lost])
+
+
+# ---- what was reviewed ----------------------------------------------------------------------------------------------
+
+
+class Held(NamedTuple):
+    """A pinned source as it is now: its text with the line where it begins, or why it cannot be had."""
+
+    pin: Pin
+    declared: Declared
+    text: str = ""
+    line: int = 1
+    error: SdaqfError | None = None
+
+    @property
+    def digest(self) -> str:
+        return text_digest(self.text)
+
+
+class Difference(NamedTuple):
+    """Something that is not as reviewed. `held` is missing where the lock has an entry that nothing declares."""
+
+    code: Finding
+    pin: Pin
+    message: str
+    held: Held | None = None
+    old: str = ""
+    new: str = ""
+
+
+def differences(held: Sequence[Held], lock: Lock) -> Iterator[Difference]:
+    """Everything in which the present texts and the lock differ, by pin. `build`, `check`, `status` and `lock` ask this."""
+    present = {each.pin: each for each in held}
+    for pin in sorted({*present, *lock}):
+        each, old = present.get(pin), lock.get(pin, "")
+        if each is None:
+            yield Difference(Finding.LOCK_OUT_OF_DATE, pin, "the lock has it, and no pinned source is this any more", old=old)
+        elif each.error is not None:
+            yield Difference(Finding.MISSING, pin, each.error.message, each, old)
+        elif not old:
+            yield Difference(Finding.LOCK_OUT_OF_DATE, pin, "it is pinned, and the lock does not have it", each, new=each.digest)
+        elif each.digest != old:
+            code = _kind_of_change(each, old)
+            yield Difference(code, pin, code.means[:1].lower() + code.means[1:].rstrip("."), each, old, each.digest)
+
+
+def _kind_of_change(held: Held, old: str) -> Finding:
+    """Whether a text that differs is really another text."""
+    if held.text.startswith("version https://git-lfs.github.com/spec/"):
+        return Finding.LFS_POINTER
+    lf = held.text.replace("\r\n", "\n")
+    if old in (text_digest(lf), text_digest(lf.replace("\n", "\r\n"))):
+        return Finding.LINE_ENDINGS
+    return Finding.CHANGED
+
+
+def moved_to(text: str, lines_of_pin: tuple[int, int], old: str) -> tuple[int, int] | None:
+    """Where in a file the pinned lines stand now, if they stand there exactly once."""
+    all_lines, length = lines(text), lines_of_pin[1] - lines_of_pin[0] + 1
+    found = [first for first in range(len(all_lines) - length + 1) if text_digest("".join(all_lines[first : first + length])) == old]
+    return (found[0] + 1, found[0] + length) if len(found) == 1 else None

@@ -16,7 +16,8 @@ from doit.exceptions import TaskFailed
 from sdaqf_tasks.errors import SdaqfError
 from sdaqf_tasks.flow import build, report, stages
 from sdaqf_tasks.flow.project import Chain, Project
-from sdaqf_tasks.flow.stages import BY_NAME, Job, Run
+from sdaqf_tasks.flow.run import Run
+from sdaqf_tasks.flow.stages import BY_NAME, Job
 from sdaqf_tasks.flow.tasks import META
 from sdaqf_tasks.formats.declaration import DEFAULT
 

@@ -13,7 +13,8 @@ from sdaqf_tasks.context.document import content_digest
 from sdaqf_tasks.errors import Conflict, Reason, Refused, SdaqfError
 from sdaqf_tasks.flow import stages
 from sdaqf_tasks.flow.project import Chain, ManifestFile
-from sdaqf_tasks.flow.stages import BY_NAME, STAGES, Outcome, Run, Stage
+from sdaqf_tasks.flow.run import Run
+from sdaqf_tasks.flow.stages import BY_NAME, STAGES, Outcome, Stage
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import Artifact, Compaction, Manifest, Selection, Snapshot
 from sdaqf_tasks.formats.declaration import DEFAULT

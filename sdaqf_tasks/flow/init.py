@@ -30,7 +30,7 @@ from sdaqf_tasks.disk.repository import Repository
 from sdaqf_tasks.errors import Conflict, Reason, Refused, SdaqfError
 from sdaqf_tasks.flow.mentions import ALWAYS, Looked, look
 from sdaqf_tasks.flow.project import Project
-from sdaqf_tasks.formats import canonical, declaration, plain_yaml
+from sdaqf_tasks.formats import canonical, declaration, lockfile, plain_yaml
 from sdaqf_tasks.formats.records import SECRET, TEXT_CHARACTERS, Kind, RootScope, is_path
 from sdaqf_tasks.formats.schemas import schemas
 from sdaqf_tasks.world import SOURCE_BYTES, Tree, decode, lines
@@ -88,12 +88,13 @@ class Proposal(NamedTuple):
 
 
 def propose(project: Project, agents: Sequence[str] = ()) -> Proposal:
-    """A manifest for the present tree, with its schema and the settings of `agents`.
+    """A manifest for the present tree, with its lock, its schema and the settings of `agents`.
 
     Raises `Conflict` with OUTPUT_EXISTS where the project has a manifest or a lock of that name; `Refused` where there is no
     document at all, and whatever observing the tree raises.
     """
-    manifest = _place(project)
+    folder = _folder(project)
+    manifest = f"{folder}/{NAME}.yaml"
     with project.repository() as repository:
         look_at = _Look(repository)
         tree = look_at.tree
@@ -112,9 +113,10 @@ def propose(project: Project, agents: Sequence[str] = ()) -> Proposal:
         }
         looked = look(documents, tree, lambda asked: History(repository, asked), look_at.text)
         left_out = tuple(_left_out(tree, look_at, paths.keys(), rows))
-    files = {manifest: data, f"{manifest.rpartition('/')[0]}/.schema.json": schemas()["manifest-yaml.schema.json"]}
+    lock = lockfile.render({held.pin: held.digest for held in compiled.held})
+    files = {manifest: data, f"{folder}/{NAME}.lock": lock, f"{folder}/.schema.json": schemas()["manifest-yaml.schema.json"]}
     files |= {path: text.encode("ascii") for agent in agents for path, text in AGENTS[agent].items()}
-    there = {path: data.decode("ascii") for path, data in files.items() if path != manifest and _exists(project, path)}
+    there = {path: data.decode("ascii") for path, data in files.items() if _exists(project, path)}
     files = {path: data for path, data in files.items() if path not in there}
     return Proposal(tree, specification, tuple(parts), left_out, looked, tuple(documents), manifest, files, there)
 
@@ -146,15 +148,15 @@ def _exists(project: Project, path: str) -> bool:
     return place.exists() or place.is_symlink()
 
 
-def _place(project: Project) -> str:
-    """Where the manifest goes. Raises `Conflict` where there is one."""
+def _folder(project: Project) -> str:
+    """The folder that the manifest goes into. Raises `Conflict` where there is one."""
     folder = next((folder for folder in project.settings.manifests if not set(folder) & set("*?")), "manifests").strip("/")
     taken = [found.path for found in project.manifests if found.name == NAME]
     taken += [path for ending in ("yaml", "yml", "lock") if _exists(project, path := f"{folder}/{NAME}.{ending}")]
     if taken:
         todo = "Edit it; `sdaqf init` is for projects without one, and overwrites nothing."
         raise Conflict(Reason.OUTPUT_EXISTS, f"{taken[0]} is there already; nothing was written", todo=todo)
-    return f"{folder}/{NAME}.yaml"
+    return folder
 
 
 class _Look:

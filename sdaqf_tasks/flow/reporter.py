@@ -11,7 +11,8 @@ from doit.reporter import ConsoleReporter
 from sdaqf_tasks.flow.tasks import META, Place
 
 if TYPE_CHECKING:
-    from sdaqf_tasks.flow.stages import Outcome, Run
+    from sdaqf_tasks.flow.run import Run
+from sdaqf_tasks.flow.stages import Outcome
 
 SHOWN = frozenset({"snapshot", "compact", "render", "quality"})
 """Stages whose run is worth a line about their context."""

@@ -8,10 +8,9 @@ The same table feeds doit, `sdaqf build` and the command line. `judge` alone say
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from sdaqf_tasks.context import chain as whole_chain
@@ -24,16 +23,16 @@ from sdaqf_tasks.context.query import query
 from sdaqf_tasks.context.select import select, tied
 from sdaqf_tasks.context.snapshot import snapshot
 from sdaqf_tasks.context.staleness import expired, first_end, hidden_contradictions
-from sdaqf_tasks.disk.files import Root
-from sdaqf_tasks.disk.reader import Reader
 from sdaqf_tasks.disk.store import DOCUMENT, PROGRAM, Receipt
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable
-from sdaqf_tasks.flow.project import Chain, ManifestFile, Project, Reading, now
+from sdaqf_tasks.flow import lock
+from sdaqf_tasks.flow.project import Chain
+from sdaqf_tasks.flow.run import Pass, Run
 from sdaqf_tasks.formats import canonical
-from sdaqf_tasks.formats.artifacts import Artifact, parse, render
+from sdaqf_tasks.formats.artifacts import Artifact, render
 from sdaqf_tasks.formats.declaration import DEFAULT, Declaration
 from sdaqf_tasks.formats.records import RootScope, instant
-from sdaqf_tasks.world import REFERENCE_BYTES, Observed, Tree
+from sdaqf_tasks.world import REFERENCE_BYTES, Tree
 
 CANDIDATE, OUTSIDE = "candidate", "outside"
 
@@ -57,91 +56,6 @@ class Outcome(NamedTuple):
     object_id: str
     made: bool
     notes: tuple[str, ...] = ()
-
-
-class Run:
-    """What the stages of one process share: the project, what was observed last, and what was parsed already."""
-
-    def __init__(self, project: Project, *, wait: float = 60, report: Callable[[str], object] = lambda line: None) -> None:
-        self.project, self.store, self.wait, self.report = project, project.store, wait, report
-        self.now = now()
-        self.owner: Root | None = project.owner()
-        try:
-            self.repository = project.repository()
-        except BaseException:
-            if self.owner:
-                self.owner.close()
-            raise
-        self.began_ns = 0
-        self._tree: Tree | None = None
-        self._parsed: dict[str, Artifact[Any]] = {}
-        self._readings: dict[str, Reading] = {}
-        self._looking = threading.Lock()
-
-    def close(self) -> None:
-        self.repository.close()
-        if self.owner:
-            self.owner.close()
-
-    @property
-    def tree(self) -> Tree:
-        """The tree as it was last observed."""
-        return self._tree or self.observe()
-
-    def observe(self) -> Tree:
-        """Look at the tree; `began_ns` is when that began."""
-        with self._looking:
-            self.began_ns = time.time_ns()
-            self._tree = self.repository.observe()
-            return self._tree
-
-    def forget(self) -> None:
-        """Read the YAML anew: it may have moved with the tree."""
-        self._readings.clear()
-
-    @property
-    def candidate(self) -> str:
-        """One line that names the tree: what `refs/candidate` holds."""
-        settings = self.project.settings
-        excludes = sorted({*settings.exclude, *(["untracked:"] if settings.exclude_untracked else [])})
-        content = {"excludes": excludes, "git_head": self.tree.git_head, "repository_digest": self.tree.repository_digest}
-        return canonical.encode(content).decode("ascii")
-
-    def reading(self, manifest: ManifestFile) -> Reading:
-        """What a manifest declares, read once a run."""
-        if manifest.name not in self._readings:
-            self._readings[manifest.name] = self.project.read(manifest)
-        return self._readings[manifest.name]
-
-    def load(self, object_id: str) -> Artifact[Any]:
-        """The artifact of that id, held against it. Raises `Unreadable` where the object is missing or damaged."""
-        if object_id not in self._parsed:
-            self._parsed[object_id] = parse(self.store.get(object_id))
-        return self._parsed[object_id]
-
-    def reader(self) -> Reader:
-        return Reader(self.repository, self.owner)
-
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        with self.store.lock(self.wait, lambda: self.report("waiting for another run")):
-            yield
-
-
-class Pass:
-    """One stage's look at the world (`world.Sources`). The last look of the stage before serves as its first."""
-
-    def __init__(self, run: Run) -> None:
-        self._run, self._reader, self._first = run, run.reader(), True
-
-    def read(self, scope: RootScope, path: str, limit: int) -> Observed:
-        return self._reader.read(scope, path, limit)
-
-    def tree(self) -> Tree:
-        if self._first:
-            self._first = False
-            return self._run.tree
-        return self._run.observe()
 
 
 class Job:
@@ -174,6 +88,11 @@ class Job:
         if self.stage.declares:
             reading = self.run.reading(self.manifest_file)
             found |= {f"file:{path}": sha256 for path, sha256 in reading.digests.items()}
+        if not self.stage.takes:
+            locks = lock.read(self.run, self.manifest_file)
+            found["lock"] = locks.digest
+            if self.run.locked and locks.repository is None:
+                found["locked"] = "yes"  # what was built without a lock does not pass for reviewed
         if self.stage.observes:
             found[CANDIDATE] = canonical.digest(self.run.candidate.encode("ascii"))
             found[OUTSIDE] = outside(self.run, self.declaration)
@@ -216,9 +135,10 @@ def _artifact(artifact: Artifact[Any], notes: tuple[str, ...] = (), until: str |
 
 def _manifest(job: Job) -> Made:
     compiled = compile_manifest(job.declaration, job.sources)
+    reviewed = lock.verify(job.run, job.manifest_file, compiled.held, locked=job.run.locked)
     required = [source for source in compiled.manifest.content.sources if source.required]
     _verify_unexpired(job, required)
-    return _artifact(compiled.manifest, compiled.notes, first_end(required))
+    return _artifact(compiled.manifest, (*compiled.notes, *reviewed), first_end(required))
 
 
 def _index(job: Job) -> Made:
@@ -360,7 +280,7 @@ def judge(job: Job, inputs: Mapping[str, str]) -> str | None:
     return None
 
 
-_INPUTS = {CANDIDATE: "the tree", OUTSIDE: "files outside the tree"}
+_INPUTS = {CANDIDATE: "the tree", OUTSIDE: "files outside the tree", "lock": "the lock", "locked": "a lock is asked for"}
 
 
 def is_shown(job: Job) -> bool:

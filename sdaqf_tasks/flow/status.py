@@ -10,7 +10,8 @@ from sdaqf_tasks.errors import SdaqfError
 from sdaqf_tasks.flow import stages
 from sdaqf_tasks.flow.build import asked, clock_notes, content
 from sdaqf_tasks.flow.project import Chain, ManifestFile
-from sdaqf_tasks.flow.stages import STAGES, Job, Run, judge
+from sdaqf_tasks.flow.run import Run
+from sdaqf_tasks.flow.stages import STAGES, Job, judge
 from sdaqf_tasks.formats.declaration import DEFAULT
 
 

@@ -33,6 +33,9 @@ ALIAS = re.compile(r"[a-z0-9][a-z0-9-]*")
 SPECIFICATION = "specification"
 """The alias of the specification; no source may have it."""
 
+PINNED = frozenset({Kind.SPECIFICATION, Kind.REQUIREMENT, Kind.DECISION, Kind.DESIGN, Kind.EVIDENCE, Kind.HANDOFF})
+"""Kinds whose reviewed version the lock holds, unless `pin` says otherwise; the others follow the tree."""
+
 DEFAULT = "default"
 """The query that a manifest's own name stands for."""
 
@@ -77,6 +80,19 @@ class Declared(NamedTuple):
         """The globs that `glob` leaves out."""
         given = self.entry.exclude
         return (given,) if isinstance(given, str) else tuple(given or ())
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the lock holds what was reviewed of it: as written, else by kind (PIPELINE 3)."""
+        return self.entry.kind in PINNED if self.entry.pin is UNSET else bool(self.entry.pin)
+
+    @property
+    def part(self) -> tuple[str, str]:
+        """Section, symbol or lines, as they were written; two empty texts for the whole file."""
+        for name in ("section", "symbol", "lines"):
+            if (value := getattr(self.entry, name)) is not UNSET:
+                return name, str(value)
+        return "", ""
 
     @property
     def title(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from sdaqf_tasks.errors import Reason, Refused
 from sdaqf_tasks.fronts.voice import Exit, Voice
 
 STAGE_NAMES = ("manifest", "index", "query", "select", "snapshot", "compact", "render", "quality")
+FORMAT_NAMES = ("human", "concise", "json", "jsonl", "github", "sarif", "junit", "markdown")
 LIMIT_NAMES = ("files", "file_bytes", "total_bytes", "git_seconds")
 
 Options = argparse.Namespace
@@ -78,6 +80,31 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--owner-root", type=Path, metavar="ROOT", help="where owner files lie (else SDAQF_OWNER_ROOT)")
     command.add_argument("--wait", type=_seconds, default=60, metavar="SECONDS", help="how long to wait for another run (60)")
     command.add_argument("-v", "--verbose", action="store_true", help="show every stage with its artifact id")
+    command.add_argument("--locked", action="store_true", help="refuse what no lock says was reviewed, and what is skipped")
+    command.add_argument("--allow-skipped", action="store_true", help="with --locked: a skipped manifest is no failure")
+
+    command = _command(commands, "check", _check, "Compare everything with what was reviewed; the gate for CI.", "sdaqf check --base main")
+    command.add_argument("names", nargs="*", metavar="NAME", help="manifests; all where none is named")
+    command.add_argument("--base", metavar="REF", help="also say what this change reviewed, since its merge base with REF")
+    command.add_argument(
+        "--fail-on", type=_fail_on, action="append", metavar="LEVEL|CODE", help="error (default), warning, notice, or a code"
+    )
+    command.add_argument("--exit-zero", action="store_true", help="findings do not fail")
+    command.add_argument("--format", default="human", choices=FORMAT_NAMES, metavar="FORMAT", help=", ".join(FORMAT_NAMES))
+    command.add_argument("--output", type=_output, action="append", default=[], metavar="FORMAT=PATH", help="also write a file")
+    command.add_argument("--owner-root", type=Path, metavar="ROOT", help="where owner files lie (else SDAQF_OWNER_ROOT)")
+
+    command = _command(
+        commands, "lock", _lock, "Say that the pinned texts were read: write their digests into the lock.", "sdaqf lock --only docs/a.md"
+    )
+    command.add_argument("names", nargs="*", metavar="NAME", help="manifests; all where none is named")
+    command.add_argument("--only", action="append", default=[], metavar="PATH|ALIAS", help="this source alone; may be repeated")
+    command.add_argument("--moved", action="store_true", help="follow renamed files and moved lines, in the YAML and in the lock")
+    command.add_argument("--observed", choices=["now"], help="with --only: the observation was made again")
+    command.add_argument("--resolve", action="store_true", help="settle a merge conflict, entry by entry")
+    command.add_argument("--check", action="store_true", help="write nothing; exit 1 where something would be written")
+    command.add_argument("--dry-run", action="store_true", help="write nothing")
+    command.add_argument("--owner-root", type=Path, metavar="ROOT", help="where owner files lie (else SDAQF_OWNER_ROOT)")
 
     command = _command(
         commands, "status", _status, "Say of every context whether it is current, and if not, why and what to do.", "sdaqf status"
@@ -85,11 +112,31 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("names", nargs="*", metavar="NAME", help="manifests; all where none is named")
     command.add_argument("--owner-root", type=Path, metavar="ROOT", help="where owner files lie (else SDAQF_OWNER_ROOT)")
 
+    command = _command(
+        commands, "explain", _explain, "Say why sources are in a context or out of it, and what would let one in.", "sdaqf explain context"
+    )
+    command.add_argument("name", metavar="NAME[.QUERY]", help="a manifest, or one of its queries")
+    command.add_argument("source", nargs="?", metavar="SOURCE", help="an alias, a path, or the id of a node or source; all where absent")
+    command.add_argument("--owner-root", type=Path, metavar="ROOT", help="where owner files lie (else SDAQF_OWNER_ROOT)")
+
+    command = _command(commands, "diff", _diff, "Say what one context tells and another does not.", "sdaqf diff --since HEAD~5 context")
+    command.add_argument("names", nargs="*", metavar="A B", help="two Snapshots: files, ids, or NAME[.QUERY]; with --since, contexts")
+    command.add_argument("--since", metavar="REF", help="compare with the context as it was at that commit")
+    command.add_argument("--owner-root", type=Path, metavar="ROOT", help="where owner files lie (else SDAQF_OWNER_ROOT)")
+
+    command = _command(commands, "rule", _rule, "Explain a finding or a reason.", "sdaqf rule byte-budget")
+    command.add_argument("code", nargs="?", metavar="CODE", help="a finding or a reason; all where absent")
+
     command = _command(commands, "gc", _gc, "Remove the objects that nothing points to any more.", "sdaqf gc")
     command.add_argument("--wait", type=_seconds, default=60, metavar="SECONDS", help="how long to wait for another run (60)")
 
     command = _command(commands, "schema", _schema, "Print a JSON Schema.", "sdaqf schema manifest-yaml")
     command.add_argument("name", nargs="?", metavar="NAME", help="manifest-yaml, or an artifact type; all names where absent")
+
+    command = _command(commands, "init", _init, "Propose a first manifest for this repository, and write it.", "sdaqf init --agents claude")
+    command.add_argument("--agents", type=_agents, default=[], metavar="TOOLS", help="also the settings of claude, codex, or claude,codex")
+    command.add_argument("--doit", action="store_true", help="show the two lines for a dodo.py")
+    command.add_argument("--yes", action="store_true", help="write without asking")
 
     stages = commands.add_parser(
         "context",
@@ -143,6 +190,37 @@ def _stage(stages: Any, stage: Stage) -> None:
         command.add_argument("--output", type=Path, required=True, metavar="FILE", help="a new file; nothing is overwritten")
     for name, option in stage.options:
         command.add_argument(name, **option)
+
+
+def _output(text: str) -> tuple[str, Path]:
+    from sdaqf_tasks.fronts.findings import parse_output
+
+    return parse_output(text)
+
+
+def _fail_on(text: str) -> str:
+    from sdaqf_tasks.fronts.findings import parse_fail_on
+
+    return parse_fail_on(text)
+
+
+def _check(options: Options, voice: Voice) -> int:
+    from sdaqf_tasks.fronts.review import run_check
+
+    return run_check(options, voice)
+
+
+def _lock(options: Options, voice: Voice) -> int:
+    from sdaqf_tasks.fronts.review import run_lock
+
+    return run_lock(options, voice)
+
+
+def _agents(text: str) -> list[str]:
+    tools = text.split(",")
+    if not set(tools) <= {"claude", "codex"}:
+        raise argparse.ArgumentTypeError("write claude, codex, or claude,codex")
+    return tools
 
 
 def _seconds(text: str) -> float:
@@ -325,12 +403,12 @@ def _project(owner_root: Path | None = None) -> Any:
 
 def _build(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.flow import build, report
-    from sdaqf_tasks.flow.stages import Run
+    from sdaqf_tasks.flow.run import Run
 
     began = time.monotonic()
     project = _project(options.owner_root)
     _need_manifests(project)
-    run = Run(project, wait=options.wait, report=voice.aside)
+    run = Run(project, wait=options.wait, report=voice.aside, locked=options.locked)
     try:
         width = max(len(manifest.name) for manifest in project.manifests) + 8
 
@@ -363,7 +441,7 @@ def _next(project: Any, results: Sequence[Any]) -> list[str]:
 
 def _status(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.flow import report, status
-    from sdaqf_tasks.flow.stages import Run
+    from sdaqf_tasks.flow.run import Run
 
     project = _project(options.owner_root)
     _need_manifests(project)
@@ -376,6 +454,51 @@ def _status(options: Options, voice: Voice) -> int:
             voice.say(*report.status_lines(found, run.tree, run.repository.modified()))
     finally:
         run.close()
+    return Exit.DONE
+
+
+def _explain(options: Options, voice: Voice) -> int:
+    from sdaqf_tasks.flow.run import Run
+    from sdaqf_tasks.fronts import answers, questions
+
+    run = Run(_project(options.owner_root))
+    try:
+        found = questions.explain(run, options.name, options.source)
+    finally:
+        run.close()
+    voice.say_json(found) if options.json else voice.say(*answers.explanation(found))
+    return Exit.DONE
+
+
+def _diff(options: Options, voice: Voice) -> int:
+    from sdaqf_tasks.flow.run import Run
+    from sdaqf_tasks.fronts import answers, comparison
+
+    if options.since is None and len(options.names) != 2:
+        raise Usage(options.program, "give two of files, ids and NAME[.QUERY]; or --since REF")
+    run = None
+    try:
+        run = Run(_project(options.owner_root))
+    except Refused as error:
+        if error.reason is not Reason.NOT_A_REPOSITORY or options.since is not None:
+            raise
+    try:
+        commit = run.repository.resolve(options.since) if run and options.since is not None else None
+        if options.since is not None and commit is None:
+            raise Usage(options.program, f"this clone has no commit {options.since[:80]!a}; where it is shallow: git fetch --deepen 50")
+        found = comparison.since(run, commit, options.names) if run and commit else comparison.diff(run, *options.names)
+    finally:
+        if run:
+            run.close()
+    voice.say_json(found) if options.json else voice.say(*answers.differences(found))
+    return Exit.REFUSED if any(entry["error"] for entry in found["contexts"]) else Exit.DONE
+
+
+def _rule(options: Options, voice: Voice) -> int:
+    from sdaqf_tasks.fronts import answers, questions
+
+    found = questions.rule(options.code)
+    voice.say_json(found) if options.json else voice.say(*answers.rules(found, briefly=options.code is None))
     return Exit.DONE
 
 
@@ -405,6 +528,13 @@ def _schema(options: Options, voice: Voice) -> int:
     else:
         voice.say(*sorted(found))
     return Exit.DONE
+
+
+def _init(options: Options, voice: Voice) -> int:
+    from sdaqf_tasks.fronts import init
+
+    ask = init.ask if not options.json and sys.stdin.isatty() and sys.stdout.isatty() else None
+    return init.run(_project(), voice, agents=options.agents, yes=options.yes, doit=options.doit, as_json=options.json, ask=ask)
 
 
 def _need_manifests(project: Any) -> None:

@@ -1,0 +1,110 @@
+"""This module holds what the stages of one process share: the project, the tree as it was last seen, what was parsed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+from sdaqf_tasks.disk.files import Root
+from sdaqf_tasks.disk.reader import Reader
+from sdaqf_tasks.flow.project import ManifestFile, Project, Reading, now
+from sdaqf_tasks.formats import canonical
+from sdaqf_tasks.formats.artifacts import Artifact, parse
+from sdaqf_tasks.formats.records import RootScope
+from sdaqf_tasks.world import Observed, Tree
+
+
+class Run:
+    """What the stages of one process share. `locked`: a manifest without a lock is refused."""
+
+    def __init__(
+        self, project: Project, *, wait: float = 60, report: Callable[[str], object] = lambda line: None, locked: bool = False
+    ) -> None:
+        self.project, self.store, self.wait, self.report, self.locked = project, project.store, wait, report, locked
+        self.now = now()
+        self.owner: Root | None = project.owner()
+        try:
+            self.repository = project.repository()
+        except BaseException:
+            if self.owner:
+                self.owner.close()
+            raise
+        self.began_ns = 0
+        self._tree: Tree | None = None
+        self._parsed: dict[str, Artifact[Any]] = {}
+        self._readings: dict[str, Reading] = {}
+        self._looking = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.repository.close()
+        if self.owner:
+            self.owner.close()
+
+    @property
+    def tree(self) -> Tree:
+        """The tree as it was last observed."""
+        return self._tree or self.observe()
+
+    def observe(self) -> Tree:
+        """Look at the tree; `began_ns` is when that began."""
+        with self._looking:
+            self.began_ns = time.time_ns()
+            self._tree = self.repository.observe()
+            return self._tree
+
+    def forget(self) -> None:
+        """Read the YAML anew: it may have moved with the tree."""
+        self._readings.clear()
+
+    @property
+    def candidate(self) -> str:
+        """One line that names the tree: what `refs/candidate` holds."""
+        settings = self.project.settings
+        excludes = sorted({*settings.exclude, *(["untracked:"] if settings.exclude_untracked else [])})
+        content = {"excludes": excludes, "git_head": self.tree.git_head, "repository_digest": self.tree.repository_digest}
+        return canonical.encode(content).decode("ascii")
+
+    def reading(self, manifest: ManifestFile) -> Reading:
+        """What a manifest declares, read once a run."""
+        if manifest.name not in self._readings:
+            self._readings[manifest.name] = self.project.read(manifest)
+        return self._readings[manifest.name]
+
+    def load(self, object_id: str) -> Artifact[Any]:
+        """The artifact of that id, held against it. Raises `Unreadable` where the object is missing or damaged."""
+        if object_id not in self._parsed:
+            self._parsed[object_id] = parse(self.store.get(object_id))
+        return self._parsed[object_id]
+
+    def reader(self) -> Reader:
+        return Reader(self.repository, self.owner)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        with self.store.lock(self.wait, lambda: self.report("waiting for another run")):
+            yield
+
+
+class Pass:
+    """One stage's look at the world (`world.Sources`). The last look of the stage before serves as its first."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._reader, self._first = run, run.reader(), True
+
+    def read(self, scope: RootScope, path: str, limit: int) -> Observed:
+        return self._reader.read(scope, path, limit)
+
+    def tree(self) -> Tree:
+        if self._first:
+            self._first = False
+            return self._run.tree
+        return self._run.observe()
