@@ -2,6 +2,7 @@
 
 One thing is out of reach: `python -m sdaqf_tasks` takes what is called `sdaqf_tasks` in the working directory for this
 package, before any line of ours runs. The command `sdaqf` does not, nor does `python -P -m sdaqf_tasks`.
+What PYTHONPATH names, an empty entry being the working directory, Python takes before us as well.
 """
 
 import io
