@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from sdaqf_tasks.errors import Reason
+from sdaqf_tasks.errors import Finding, Reason
 
 TOP = Path(__file__).resolve().parents[1]
 ERRORS = "docs/errors.md"
@@ -68,9 +68,10 @@ def masked(text: str) -> str:
 
 
 def errors_page() -> str:
-    """The page of all reasons, from the table in `errors.py`."""
-    rows = [f"| `{reason.value}` | {_cell(reason.when)} | {_cell(reason.todo)} | {reason.status} |" for reason in Reason]
-    return "\n".join([_ERRORS_HEAD, *rows, ""])
+    """The page of all reasons and findings, from the tables in `errors.py`."""
+    reasons = [f"| `{reason.value}` | {_cell(reason.when)} | {_cell(reason.todo)} | {reason.status} |" for reason in Reason]
+    found = [f"| `{each.value}` | {each.severity.value} | {_cell(each.means)} | {_cell(each.settles)} |" for each in Finding]
+    return "\n".join([_ERRORS_HEAD, *reasons, _FINDINGS_HEAD, *found, ""])
 
 
 def _cell(text: str) -> str:
@@ -78,9 +79,9 @@ def _cell(text: str) -> str:
 
 
 _ERRORS_HEAD = """\
-# Every way to be refused
+# Every way to be refused, and every finding
 
-This page is generated from the table in `sdaqf_tasks/errors.py`: `doit docs` writes it.
+This page is generated from the tables in `sdaqf_tasks/errors.py`: `doit docs` writes it.
 
 A refusal has a *reason* from the table below, a *place* (a member such as `content/sources/3/locator/path`, or
 `file:line:column`) and a sentence. People read three lines: what was refused, why, what to do. With `--json` it is one object:
@@ -93,7 +94,18 @@ The same identifiers stand in artifacts as the reasons of exclusions. A refusal 
 with 2 and the reason `usage`; a defect of the program with 3 and a traceback; a result that could not be reported with 4; an
 interruption with 130. The status is what a front that speaks HTTP answers with.
 
+`sdaqf rule CODE` explains one of them.
+
 | Reason | When | What to do | Status |
+|---|---|---|---|"""
+
+_FINDINGS_HEAD = """
+## Findings
+
+`sdaqf check` compares a project with what was reviewed, and reports findings. The severity is the usual one; `[policy]` in the
+settings changes it. Findings of severity `error` end the program with 1.
+
+| Finding | Severity | Means | Settled by |
 |---|---|---|---|"""
 
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from scripts import pages
-from sdaqf_tasks.errors import Reason
+from sdaqf_tasks.errors import Finding, Reason
 from sdaqf_tasks.flow.project import LimitSettings, Settings
 from sdaqf_tasks.flow.stages import STAGES
 from sdaqf_tasks.formats.artifacts import PREFIXES, TYPES, Artifact
@@ -87,9 +87,10 @@ def test_every_command_and_option_is_in_the_page_of_commands() -> None:
     assert missing == []
 
 
-def test_every_reason_is_in_the_page_of_errors() -> None:
+def test_every_reason_and_finding_is_in_the_page_of_errors() -> None:
     page = read("docs/errors.md")
     assert [reason.value for reason in Reason if f"| `{reason.value}` |" not in page] == []
+    assert [finding.value for finding in Finding if f"| `{finding.value}` | {finding.severity.value} |" not in page] == []
 
 
 def test_every_schema_is_in_the_page_of_formats() -> None:
