@@ -231,8 +231,10 @@ class _Compiler:
         """Weigh the file, and note what a person should know of its text."""
         if _UNCOUNTED.search(file.text):
             self.listing.note(f"{file.path} has line breaks that an editor does not count: its line numbers here count them")
-        before = "".join(lines(file.text)[: span.first - 1])
-        secret = SECRET.search(file.text, len(before), len(before) + excerpts.characters(file.text, span))
+        secret = SECRET.search(file.text)
+        if secret:
+            start = excerpts.characters(file.text, Span(1, span.first - 1))
+            secret = SECRET.search(file.text, start, start + excerpts.characters(file.text, span))
         if not secret:
             self.weights[file.path] += len(file.observed.data)
             return

@@ -957,7 +957,7 @@ class TestRelationships:
 class TestBounds:
     @staticmethod
     def large(count: int, last: int = 0) -> World:
-        files: dict[str, str | bytes] = {f"d/{number:02}.md": b"x\n" * 131_072 for number in range(count)}
+        files: dict[str, str | bytes] = {f"d/{number:02}.md": b"x\nx\n" + b"y" * 262_140 for number in range(count)}
         return World(files | ({"e.md": b"y" * last} if last else {}))
 
     TEXTS = "sources:\n" + "".join(f"  s{number}: {{kind: design, path: d/{number:02}.md, lines: 1}}\n" for number in range(31))
@@ -981,16 +981,16 @@ class TestBounds:
         room = 262_144 - len(README)
         below = self.TEXTS + "  e: {kind: design, path: e.txt, lines: 1}\n"
         world = self.large(31)
-        world.repository["e.txt"] = b"\n" * room
+        world.repository["e.txt"] = b"\n" + b"z" * (room - 1)
         made(below, world)
-        world.repository["e.txt"] = b"\n" * (room + 1)
+        world.repository["e.txt"] = b"\n" + b"z" * room
         with pytest.raises(SdaqfError) as caught:
             made(below, world)
         assert caught.value.message.startswith("the files of all sources have 8,388,609 bytes")
 
     def test_the_same_path_under_two_roots_counts_as_two_files(self) -> None:
         world = self.large(31)
-        world.repository["e.txt"], world.owner["e.txt"] = b"\n", b"\n" * 262_144
+        world.repository["e.txt"], world.owner["e.txt"] = b"\n", b"\n" + b"z" * 262_143
         owner = "  o: {kind: design, path: e.txt, root: owner, lines: 1}\n"
         below = self.TEXTS + owner + "  e: {kind: design, path: e.txt}\n"
         with pytest.raises(SdaqfError) as caught:
@@ -1000,7 +1000,7 @@ class TestBounds:
     def test_what_looks_like_a_key_does_not_count_since_no_graph_takes_it(self) -> None:
         world = self.large(32)
         secret = TestSecrets.KEY.encode() + b"\n"
-        world.repository["d/31.md"] = secret + b"\n" * (262_144 - len(secret))
+        world.repository["d/31.md"] = secret + b"z" * (262_144 - len(secret))
         compiled = made(self.TEXTS + "  s31: {kind: design, path: d/31.md, lines: 1}\n", world)
         assert len(index(compiled.manifest, world).content.excluded_sources) == 1
 
