@@ -42,8 +42,13 @@ def diff(run: Run | None, base: str, current: str) -> Result:
     """
     notes: list[str] = []
     sides = [_side(run, given, notes) for given in (base, current)]
-    entry = {"base": base, "current": current, **difference(*sides), "notes": notes, "error": None}
+    entry = {"base": _called(base), "current": _called(current), **difference(*sides), "notes": notes, "error": None}
     return {"since": None, "contexts": [entry], "skipped": []}
+
+
+def _called(given: str) -> str:
+    """A file goes by its name: no answer holds a path of the machine."""
+    return Path(given).name if given.endswith(".json") else given
 
 
 def since(run: Run, commit: str, names: Sequence[str] = ()) -> Result:
@@ -131,7 +136,7 @@ def _side(run: Run | None, given: str, notes: list[str]) -> Side:
     if isinstance(found.content, Compaction):
         compaction, found = found, _stored(store, found.content.snapshot_id)
         if found is None:
-            raise Refused(Reason.OBJECT_MISSING, f"{given[-80:]!a}: its Snapshot is not in the store", todo="Give the Snapshot.")
+            raise Refused(Reason.OBJECT_MISSING, f"{_called(given)!a}: its Snapshot is not in the store", todo="Give the Snapshot.")
         return _completed(store, found)._replace(compaction=compaction)
     if not isinstance(found.content, Snapshot):
         raise Invalid(Reason.ARTIFACT_TYPE, f"a {found.artifact_type}, where a context-snapshot belongs", todo="Give a Snapshot.")

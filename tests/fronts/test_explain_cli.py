@@ -262,6 +262,7 @@ class TestDiff:
         found = sdaqf("diff", project["snapshot-default"], project["snapshot-all"], "--json").value["contexts"][0]
         assert found["moved_in"] == [{"source": "docs/aside.md:1-1", "reason": "not-retrieved"}]
         assert len(found["not_compared"]) == 3
+        assert (found["base"], found["current"]) == ("snapshot-default.json", "snapshot-all.json")
 
     def test_what_was_built_last_is_compared_and_said_not_to_be_current(self, built: WorkTree, sdaqf: Sdaqf) -> None:
         built.write("docs/retries.md", b"five times\n")
