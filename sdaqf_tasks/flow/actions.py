@@ -26,11 +26,18 @@ Told = dict[str, Any]
 _runs: dict[tuple[int, str], Run] = {}
 _contents: dict[Chain, str | None] = {}
 _making = threading.Lock()
+_reporters: list[object] = []
+
+
+def told_by(reporter: object) -> None:
+    """Notes are this reporter's to tell, and not to be printed: where threads run at once, doit's capturing leaks."""
+    _reporters.append(reporter)
 
 
 def forget() -> None:
     """End what this process knows of a run before."""
     with _making:
+        _reporters.clear()
         for process, top in list(_runs):
             run = _runs.pop((process, top))
             if process == os.getpid():
@@ -70,14 +77,15 @@ def run_stage(top: str, stage: str, manifest: str, query: str) -> Told | TaskFai
     try:
         run = run_at(top)
         if _is_skipped(run, manifest):
-            print(f"{label} skipped: it has owner sources and no owner root is given (SDAQF_OWNER_ROOT)")
+            if not _reporters:
+                print(f"{label} skipped: it has owner sources and no owner root is given (SDAQF_OWNER_ROOT)")
             return {META: {"word": build.SKIPPED}}
         if query and chain not in _contents:
             _contents[chain] = build.content(run, chain)
         [outcome] = build.attempt(run, chain, [BY_NAME[stage]])
     except SdaqfError as error:
         return _refused(error, f"{label} is blocked at {stage}")
-    for note in outcome.notes:
+    for note in () if _reporters else outcome.notes:
         print(report.plain(note))
     word = build.MADE if outcome.made else build.CURRENT
     return {META: {"word": word, "id": outcome.object_id, "notes": list(outcome.notes), "before": _contents[chain] if query else None}}

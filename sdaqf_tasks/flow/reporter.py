@@ -24,12 +24,15 @@ class Reporter(ConsoleReporter):  # type: ignore[misc]
     desc = "one line a context"
 
     def initialize(self, tasks: Any, selected_tasks: Any) -> None:
+        from sdaqf_tasks.flow import actions
+
+        actions.told_by(self)
         self._done: dict[Place, dict[str, Any]] = {}
         self._blocked: set[tuple[str, str]] = set()
         self._order: list[Place] = []
         for task in tasks.values():
             if place := _place(task):
-                task.verbosity = 0  # what our actions print is told here
+                task.verbosity = 0
                 self._order.append(place)
 
     def execute_task(self, task: Any) -> None:

@@ -232,7 +232,7 @@ class TestJudge:
     def test_a_missing_object(self, shop: Workshop, stage: stages.Stage) -> None:
         shop.build()
         old = shop.refs()
-        shop.object(stage.makes).unlink()
+        shop.object_of(stage.makes).unlink()
         assert "cannot be read" in (self.why(shop, stage.makes) or "")
         assert stage.name in shop.made()
         assert shop.refs() == old
@@ -241,7 +241,7 @@ class TestJudge:
     @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
     def test_a_damaged_object(self, shop: Workshop, stage: stages.Stage) -> None:
         shop.build()
-        place = shop.object(stage.makes)
+        place = shop.object_of(stage.makes)
         whole = place.read_bytes()
         place.write_bytes(whole[:-2] + b" \n" if stage.makes == "document" else whole.replace(b'"1.0"', b'"1.1"'))
         assert "is not what its name says" in (self.why(shop, stage.makes) or "")
@@ -375,8 +375,8 @@ class TestCopies:
             "context/context.md",
             "context.review/context.md",
         }
-        assert outs["context/snapshot.json"] == shop.object("snapshot").read_bytes()
-        assert outs["context.review/context.md"] == shop.object("document", REVIEW).read_bytes()
+        assert outs["context/snapshot.json"] == shop.object_of("snapshot").read_bytes()
+        assert outs["context.review/context.md"] == shop.object_of("document", REVIEW).read_bytes()
 
     @pytest.mark.parametrize("damage", [lambda place: place.unlink(), lambda place: place.write_text("mine")], ids=["deleted", "edited"])
     def test_they_are_made_again(self, shop: Workshop, damage: Any) -> None:

@@ -115,7 +115,7 @@ class Workshop:
     def receipt(self, makes: str, chain: Chain = DEFAULT) -> Path:
         return self.folder / "refs" / f"{stages.ref_name(chain, makes)}.made"
 
-    def object(self, makes: str, chain: Chain = DEFAULT) -> Path:
+    def object_of(self, makes: str, chain: Chain = DEFAULT) -> Path:
         [found] = (self.folder / "objects").glob(f"{self.ref(makes, chain)}.*")
         return found
 
