@@ -6,6 +6,7 @@ What is quoted is quoted: every extract stands in a fence that its own text cann
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -92,6 +93,52 @@ def document(
     """
     everything = passages(snapshot, compaction)
     shown = [passage for passage in everything if clearance is None or not clearance < passage.extract.sensitivity]
+    return _page(snapshot, compaction, title, everything, shown, "they are above this document's clearance")
+
+
+def fitting(
+    snapshot: Artifact[Snapshot], compaction: Artifact[Compaction], *, title: str = "Context", most: int | None = None
+) -> tuple[str, list[Passage]]:
+    """The document with at most `most` bytes of UTF-8, and the passages in it.
+
+    Whole extracts are cut, from the end by rank; what is required or contradicted stays longest. Raises `Refused` with
+    TOO_LARGE where not even the head fits.
+    """
+    everything = passages(snapshot, compaction)
+    ranks = _ranks(snapshot)
+    ranked = sorted(everything, key=lambda passage: ranks[passage.node.node_id])
+
+    def cut(count: int) -> tuple[str, list[Passage]]:
+        shown = sorted(ranked[:count], key=_reading_order)
+        return _page(snapshot, compaction, title, everything, shown, f"they do not fit into {most or 0:,} bytes"), shown
+
+    def size(count: int) -> int:
+        return len(cut(count)[0].encode())
+
+    count = len(ranked)
+    if most is not None and size(count) > most:
+        count = bisect_right(range(count), most, key=size) - 1
+        while count >= 0 and size(count) > most:  # a path in place of `left out` may make less of the document longer
+            count -= 1
+    if count < 0:
+        raise Refused(Reason.TOO_LARGE, f"the head of the document alone has {size(0):,} bytes", todo="Allow more bytes.")
+    return cut(count)
+
+
+def _ranks(snapshot: Artifact[Snapshot]) -> dict[str, tuple[object, ...]]:
+    """The order of FORMAT 10 by node: required and contradicted first, then by rank."""
+    disputed = {end for edge in contradictions(snapshot) for end in (edge.source_node_id, edge.target_node_id)}
+    found: dict[str, tuple[object, ...]] = {}
+    for node, decision in zip(snapshot.content.nodes, snapshot.content.selected, strict=True):
+        rank, first = decision.rank, node.required or node.node_id in disputed
+        order = (rank.phase, rank.authority_rank, rank.graph_distance, -rank.lexical_score, rank.sensitivity_rank)
+        found[node.node_id] = (not first, *order, node.node_id)
+    return found
+
+
+def _page(
+    snapshot: Artifact[Snapshot], compaction: Artifact[Compaction], title: str, everything: list[Passage], shown: list[Passage], why: str
+) -> str:
     content = snapshot.content
     head = [
         f"# {inline(title)}",
@@ -103,7 +150,7 @@ def document(
         "",
     ]
     if left := len(everything) - len(shown):
-        head += [f"**Partial: {left} of {len(everything)} extracts are left out; they are above this document's clearance.**", ""]
+        head += [f"**Partial: {left} of {len(everything)} extracts are left out; {why}.**", ""]
     if omitted := len(compaction.content.omitted_node_ids):
         head += [f"**Partial: {omitted} more did not fit the budget.**", ""]
     return "\n".join([*head, *_disagreements(snapshot, shown), *(line for passage in shown for line in _quoted(passage, snapshot))])

@@ -5,11 +5,12 @@ What is named and cannot be a source is refused with its line. What a glob match
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from sdaqf_tasks.context import excerpts, globs
+from sdaqf_tasks.context import block, excerpts, globs
 from sdaqf_tasks.context.excerpts import Span
 from sdaqf_tasks.errors import Invalid, Reason, SdaqfError, Unreadable
 from sdaqf_tasks.formats.declaration import SPECIFICATION, Declaration, Declared
@@ -19,6 +20,8 @@ from sdaqf_tasks.formats.records import TEXT_CHARACTERS, RootScope, is_path
 from sdaqf_tasks.world import REFERENCE_BYTES, SOURCE_BYTES, Observed, Sources, Tree, decode
 
 PORTABLE = "A-Z a-z 0-9 . _ / - alone, at most 240, relative, no component that Windows keeps for devices or that ends with a dot"
+
+TARGET = "what a context of this manifest is rendered into"
 
 
 class File(NamedTuple):
@@ -35,7 +38,7 @@ class Listing:
 
     def __init__(self, declaration: Declaration, sources: Sources, tree: Tree) -> None:
         self._sources, self._tree = sources, tree
-        self._files, self._named = frozenset(tree.files), declaration.named
+        self._name, self._files, self._named = declaration.name, frozenset(tree.files), declaration.named
         self._ignored = {d.pattern for d in declaration.sources if d.entry.ignored}
         self._taken: dict[str, Declared] = {}
         self._notes: dict[str, None] = {}
@@ -63,6 +66,8 @@ class Listing:
             file = self._file(entry.root, path)
         except SdaqfError as error:
             raise spot.fault(f"{shown(path)} cannot be a source: {error.message}", todo=error.todo, reason=error.reason) from None
+        if self._is_target(file):
+            raise spot.fault(f"{shown(path)} is {TARGET}", todo=self._instead(declared), reason=Reason.RENDER_TARGET)
         if isinstance(entry.sha256, str) and entry.sha256.upper() != file.observed.sha256:
             message = f"{shown(path)} is not the pinned version; its digest is {file.observed.sha256}"
             todo = "Read what changed, then correct the digest."
@@ -139,6 +144,18 @@ class Listing:
         except Unreadable as error:
             raise Unreadable(error.reason, error.message, todo="A source is text in UTF-8: name another file.") from None
 
+    def _is_target(self, file: File) -> bool:
+        """Whether a context of this manifest is rendered into the file: then what it says would change by being told."""
+        return file.scope is RootScope.REPOSITORY and block.renders(file.observed.data, self._name)
+
+    def _instead(self, declared: Declared) -> str:
+        if declared.alias != SPECIFICATION:
+            return Reason.RENDER_TARGET.todo
+        for name in self.offered():
+            if name != declared.pattern and (known := excerpts.headings(self._file(RootScope.REPOSITORY, name).text)):
+                return f"Write:  specification: {{path: {name}, section: {json.dumps(known[0].text, ensure_ascii=False)}}}"
+        return "Move what it specifies into another file, and name that, or a section of it."
+
     # ---- by glob
 
     def matching(self, declared: Declared) -> Iterator[tuple[File, list[Span]]]:
@@ -176,6 +193,8 @@ class Listing:
                 if error.reason is Reason.CHANGED:
                     raise
                 why = error.message
+            else:
+                why = f"it is {TARGET}" if self._is_target(file) else ""
         if why:
             self.note(f"{shown(name)} left out: {why}")
             return

@@ -14,7 +14,7 @@ from sdaqf_tasks.context.index import index
 from sdaqf_tasks.context.staleness import Difference, Held, differences, hidden_contradictions
 from sdaqf_tasks.disk.history import History
 from sdaqf_tasks.errors import Finding, SdaqfError, Severity, Unreadable
-from sdaqf_tasks.flow import lock, mentions, stages
+from sdaqf_tasks.flow import blocks, lock, mentions, stages
 from sdaqf_tasks.flow.lock import OWNER, Stories, changed_lines, lock_path
 from sdaqf_tasks.flow.project import Chain, ManifestFile
 from sdaqf_tasks.flow.run import Pass, Run
@@ -41,6 +41,7 @@ def check(run: Run, names: Sequence[str] = (), *, base: str | None = None) -> Ch
     for manifest in manifests:
         checking.manifest(manifest)
     checking.mentions()
+    checking.blocks(manifests)
     return checking.result(manifests, base_commit, unmet)
 
 
@@ -239,6 +240,10 @@ class _Checking:
         looked = mentions.look(texts, self.run.tree, lambda paths: History(self.run.repository, paths), read)
         self.mentioned = looked.total
         for found in mentions.findings(looked):
+            self.found[found.path, f"{found.line}:{found.message}", found.code.value, ""] = found
+
+    def blocks(self, manifests: Sequence[ManifestFile]) -> None:
+        for found in blocks.blocks(self.run, manifests):
             self.found[found.path, f"{found.line}:{found.message}", found.code.value, ""] = found
 
     # ---- adding up

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from sdaqf_tasks.fronts.voice import Exit, Voice
 
 STAGE_NAMES = ("manifest", "index", "query", "select", "snapshot", "compact", "render", "quality")
 FORMAT_NAMES = ("human", "concise", "json", "jsonl", "github", "sarif", "junit", "markdown")
+CLEARANCES = ("public", "repository-private", "owner-private")
 LIMIT_NAMES = ("files", "file_bytes", "total_bytes", "git_seconds")
 
 Options = argparse.Namespace
@@ -110,6 +112,22 @@ def parser() -> argparse.ArgumentParser:
         commands, "status", _status, "Say of every context whether it is current, and if not, why and what to do.", "sdaqf status"
     )
     command.add_argument("names", nargs="*", metavar="NAME", help="manifests; all where none is named")
+    command.add_argument("--owner-root", type=Path, metavar="ROOT", help="where owner files lie (else SDAQF_OWNER_ROOT)")
+
+    command = _command(
+        commands,
+        "render",
+        _render_context,
+        "Print a context as it was built, or keep a block of links to it in a file that agents read.",
+        "sdaqf render context --into AGENTS.md",
+    )
+    command.add_argument("name", metavar="NAME[.QUERY]", help="a manifest, or one of its queries")
+    command.add_argument(
+        "--clearance", default=CLEARANCES[1], choices=CLEARANCES, metavar="S", help=f"{', '.join(CLEARANCES)}: who reads it"
+    )
+    command.add_argument("--max-bytes", type=_size, metavar="SIZE", help="leave out whole extracts, the last by rank first")
+    command.add_argument("--into", type=Path, metavar="FILE", help="keep a marked block in this Markdown file; nothing else in it changes")
+    command.add_argument("--max-file", type=_size, metavar="SIZE", help="with --into: what the file may have (32KiB)")
     command.add_argument("--owner-root", type=Path, metavar="ROOT", help="where owner files lie (else SDAQF_OWNER_ROOT)")
 
     command = _command(
@@ -231,6 +249,14 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < math.inf:
         raise argparse.ArgumentTypeError("not a number of seconds")
     return seconds
+
+
+def _size(text: str) -> int:
+    """`48KiB` or a number, as bytes."""
+    found = re.fullmatch(r"([1-9][0-9]{0,8})(B|KiB|MiB)?", text)
+    if not found:
+        raise argparse.ArgumentTypeError("write it as 48KiB, 1MiB, or a number of bytes")
+    return int(found[1]) * {"KiB": 1_024, "MiB": 1_048_576}.get(found[2], 1)
 
 
 def _limit(text: str) -> tuple[str, int]:
@@ -455,6 +481,16 @@ def _status(options: Options, voice: Voice) -> int:
     finally:
         run.close()
     return Exit.DONE
+
+
+def _render_context(options: Options, voice: Voice) -> int:
+    from sdaqf_tasks.fronts import rendering
+
+    if options.into and options.max_bytes:
+        raise Usage(options.program, "--max-bytes is for what is printed; a block has at most 4 KiB")
+    if options.max_file and not options.into:
+        raise Usage(options.program, "--max-file goes with --into")
+    return rendering.run(_project(options.owner_root), options, voice)
 
 
 def _explain(options: Options, voice: Voice) -> int:

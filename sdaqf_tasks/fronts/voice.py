@@ -42,6 +42,19 @@ class Voice:
         """The result as one JSON document: sorted keys, two spaces, non-ASCII escaped, one final newline (FORMAT 12.2)."""
         self.say(*json.dumps(value, indent=2, sort_keys=True).split("\n"))
 
+    def say_document(self, text: str) -> None:
+        """A document in UTF-8, exactly as it is; before a person's terminal, escaped like all else."""
+        if sys.stdout is None or sys.stdout.isatty():
+            self.say(*text.expandtabs().removesuffix("\n").split("\n"))
+            return
+        try:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(text.encode("utf-8"))
+            sys.stdout.flush()
+        except OSError:
+            self.heard = False
+            _silence(sys.stdout)
+
     def aside(self, *lines: str) -> None:
         """Lines for who watches. Where they cannot be told, they are not missed."""
         if lines:
