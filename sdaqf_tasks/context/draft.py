@@ -14,15 +14,15 @@ from typing import NamedTuple
 from sdaqf_tasks.context.layout import Row
 from sdaqf_tasks.formats.records import Kind
 
-SHARES = {Kind.SOURCE: 0.6, Kind.TEST: 0.8}
-"""Where not everything fits: up to which part of it code may fill a manifest, and code and tests; documents take the rest."""
+WEIGHTS = {Kind.SOURCE: 3, Kind.TEST: 1, Kind.DESIGN: 1}
+"""How code, tests and documents share a manifest that does not take them all, in this order; what one leaves goes to the next."""
 
 BUDGET = "256KiB"
 RELATED = 100
 """Members that an alias may have to be related: each relation takes over half a KiB of the budget."""
 
-EXCLUDES = 100
-"""Folders that a glob may leave out; where that is not enough it is left out itself."""
+EXCLUDES, FEW = 100, 20
+"""What a glob may leave out before it is left out itself; and the files of one folder that are left out one by one."""
 
 
 class Specification(NamedTuple):
@@ -49,40 +49,47 @@ def fitted(parts: Sequence[Part], names: Sequence[str], cost: Callable[[str], fl
     """
     mine = [part.row.takes(names) for part in parts]
     tight = sum(cost(name) for group in mine for name in group) > room
+    present = [kind for kind in WEIGHTS if any(part.row.kind is kind for part in parts)]
+    upto = {kind: sum(WEIGHTS[each] for each in present[: present.index(kind) + 1]) for kind in present}
     found, used = [], 0.0
     for part, group in zip(parts, mine, strict=True):
-        share = SHARES.get(part.row.kind, 1) if tight else 1
+        share = upto[part.row.kind] / upto[present[-1]] if tight and part.row.kind in present else 1
         kept, out = _narrowed(group, _folder(part.row.pattern), room * share - used, cost)
         if not kept or len(out) > EXCLUDES:
             continue
         used += sum(map(cost, kept))
         narrowed = part._replace(sources=len(kept))
         if out:
-            left = f"{len(group) - len(kept)} files do not fit: {', '.join(out[:3])}" + (
-                f" and {len(out) - 3} more" if len(out) > 3 else ""
-            )
+            many = len(group) - len(kept)
+            named = ", ".join(out[:3]) + (f" and {len(out) - 3} more" if len(out) > 3 else "")
+            left = f"{many:,} file{'s' * (many != 1)} too much: {named}"
             narrowed = narrowed._replace(row=part.row._replace(exclude=(*part.row.exclude, *out)), note=left)
         found.append(narrowed)
     return found
 
 
 def _narrowed(names: Sequence[str], folder: str, room: float, cost: Callable[[str], float]) -> tuple[list[str], list[str]]:
-    """What fits, and the globs that leave out the rest: small folders first; the first that is too much is looked into."""
-    if sum(map(cost, names)) <= room:
-        return list(names), []
+    """What fits, and the globs that leave out the rest: small files and folders first; of those that are too much, the first
+    folder is looked into."""
     groups: defaultdict[str, list[str]] = defaultdict(list)
+    few = sum(1 for name in names if "/" not in name[len(folder) :]) <= FEW
     for name in names:
         child, slash, _ = name[len(folder) :].partition("/")
-        groups[child if slash else ""].append(name)
+        groups[f"{folder}{child}/**" if slash else name if few else f"{folder}*"].append(name)
+    size = {glob: sum(map(cost, group)) for glob, group in groups.items()}
+    if sum(size.values()) <= room:
+        return list(names), []
     kept: list[str] = []
     out: list[str] = []
-    for child in sorted(groups, key=lambda child: (child != "", len(groups[child]), child)):
-        more, deeper = groups[child], list[str]()
-        left = room - sum(map(cost, kept))
-        if sum(map(cost, more)) > left:
-            more, deeper = _narrowed(more, f"{folder}{child}/", left, cost) if child and not out else ([], [])
-            out += deeper if more else [f"{folder}{child}/**" if child else f"{folder}*"]
+    looked_into = False
+    for glob in sorted(groups, key=lambda glob: (glob.endswith("/**"), size[glob], glob)):
+        more, deeper = groups[glob], list[str]()
+        if size[glob] > room:
+            more, deeper = _narrowed(more, glob[:-2], room, cost) if glob.endswith("/**") and not looked_into else ([], [])
+            looked_into = looked_into or glob.endswith("/**")
+            out += deeper if more else [glob]
         kept += more
+        room -= sum(map(cost, more))
     return kept, out
 
 

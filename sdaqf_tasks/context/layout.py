@@ -42,8 +42,8 @@ ASIDE = frozenset(
 """Folders at the top whose programs are not the product."""
 
 SETTLED = (
-    *("**/node_modules/**", "**/vendor/**", "**/_vendor/**", "**/third_party/**", "**/generated/**", "**/__snapshots__/**"),
-    *("**/fixtures/**", "**/testdata/**", "**/*.min.js", "**/*_pb2.py", "**/*.pb.go"),
+    *("**/node_modules/**", "**/vendor/**", "**/_vendor/**", "**/third_party/**", "**/generated/**", "**/locale/**"),
+    *("**/fixtures/**", "**/testdata/**", "**/__snapshots__/**", "**/*.min.js", "**/*_pb2.py", "**/*.pb.go"),
 )
 """What others wrote, what programs wrote, and what tests read."""
 
@@ -61,21 +61,24 @@ _BUILD = re.compile(
 )
 
 
-def rows(names: Sequence[str], taken: Iterable[str] = ()) -> list[Row]:
-    """What may be taken of the regular files `names`, beside those `taken` by path: most wanted first, each with a file."""
-    left = set(taken)
-    usable = [name for name in names if is_path(name) and name not in left]
+def rows(names: Sequence[str], taken: Iterable[str] = (), barred: Sequence[str] = ()) -> list[Row]:
+    """What may be taken of the regular files `names`: most wanted first, each with a file.
+
+    Those `taken` by path already count as taken; those `barred` are excluded where a glob would mean them.
+    """
+    named = frozenset(taken)
+    usable = [name for name in names if is_path(name) and name not in named]
     ours = [name for name in usable if not any(matches(glob, name) for glob in SETTLED)]
     found: list[Row] = []
-    globs: list[str] = []
+    globs = list(barred)
     for row in (*_papers(ours), *_programs(ours), *_pages(ours)):
-        mine = [name for name in row.takes(usable) if name not in left]
-        barred = [glob for glob in (*SETTLED, *globs) if any(matches(glob, name) for name in mine)]
-        wanted = row._replace(alias=_free(row, [other.alias for other in found]), exclude=(*row.exclude, *barred))
+        mine = row.takes(usable)
+        others = [glob for glob in (*SETTLED, *globs) if any(matches(glob, name) for name in mine)]
+        wanted = row._replace(alias=_free(row, [other.alias for other in found]), exclude=(*row.exclude, *others))
         if mine := wanted.takes(mine):
-            left.update(mine)
             found.append(wanted)
             globs += [row.pattern] if row.glob else []
+            usable = usable if row.glob else [name for name in usable if name not in mine]
     return sorted(found, key=lambda row: _ORDER.index(row.kind))
 
 

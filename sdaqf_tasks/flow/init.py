@@ -81,7 +81,6 @@ class Proposal(NamedTuple):
     parts: tuple[Part, ...]
     left_out: tuple[LeftOut, ...]
     looked: Looked
-    documents: tuple[str, ...]
     manifest: str
     files: Mapping[str, bytes]
     there: Mapping[str, str]
@@ -100,8 +99,8 @@ def propose(project: Project, agents: Sequence[str] = ()) -> Proposal:
         tree = look_at.tree
         specification = _specification(tree, look_at)
         rules = list(_rules(tree, look_at, specification.path))
-        named = [specification.path, *(part.row.pattern for part in rules)]
-        rows = layout.rows(tree.files, named)
+        named = [specification.path, *(part.row.pattern for part in rules if not part.row.glob)]
+        rows = layout.rows(tree.files, named, [name for name in RULES if name in tree.files and name not in named])
         parts, data, compiled = _that_fits(manifest, specification, rules, rows, look_at)
         pinned = {source_id for part in parts if part.row.pinned for source_id in compiled.members[part.row.alias]}
         paths = {source.locator.path: source.source_id in pinned for source in compiled.manifest.content.sources}
@@ -112,13 +111,15 @@ def propose(project: Project, agents: Sequence[str] = ()) -> Proposal:
             if suffix(path) in ("md", "markdown") and path in tree.files and (text := look_at.text(path))
         }
         looked = look(documents, tree, lambda asked: History(repository, asked), look_at.text)
-        left_out = tuple(_left_out(tree, look_at, paths.keys(), rows))
+        understood = {name for name in RULES for part in rules if f"{name} " in part.note}
+        left_out = tuple(_left_out(tree, look_at, paths.keys() | understood, rows))
     lock = lockfile.render({held.pin: held.digest for held in compiled.held})
     files = {manifest: data, f"{folder}/{NAME}.lock": lock, f"{folder}/.schema.json": schemas()["manifest-yaml.schema.json"]}
-    files |= {path: text.encode("ascii") for agent in agents for path, text in AGENTS[agent].items()}
-    there = {path: data.decode("ascii") for path, data in files.items() if _exists(project, path)}
+    settings = {path: text for agent in agents for path, text in AGENTS[agent].items()}
+    files |= {path: text.encode("ascii") for path, text in settings.items()}
+    there = {path: settings.get(path, "") for path in files if _exists(project, path)}
     files = {path: data for path, data in files.items() if path not in there}
-    return Proposal(tree, specification, tuple(parts), left_out, looked, tuple(documents), manifest, files, there)
+    return Proposal(tree, specification, tuple(parts), left_out, looked, manifest, files, there)
 
 
 def write(project: Project, proposal: Proposal) -> tuple[str, ...]:
@@ -179,9 +180,10 @@ class _Look:
             return 0
 
     def cost(self, path: str) -> float:
-        """How much of what is proposed at most a file takes: of the sources, or of the bytes."""
+        """How much of what is proposed at most a file takes: of the sources, or of the bytes, whole and once a source."""
         size = self.size(path)
-        return 0 if size > SOURCE_BYTES else max((1 + size // TEXT_CHARACTERS) / SOURCES, size / BYTES)
+        pieces = 1 + size // TEXT_CHARACTERS
+        return 0 if size > SOURCE_BYTES else max(pieces / SOURCES, pieces * size / BYTES)
 
     def target(self, path: str) -> str:
         with self.repository.root.walk() as walk:
@@ -247,7 +249,7 @@ def _rules(tree: Tree, look_at: _Look, specification: str) -> Iterator[Part]:
         target = look_at.target(name)
         led[target.removeprefix("./")].append(f"{name} is a link to it")
     for name, text in list(texts.items()):
-        body = re.sub(r"<!--.*?-->|^#.*$", "", text, flags=re.DOTALL | re.MULTILINE).strip()
+        body = re.sub(r"<!--(?s:.*?)-->|^#.*$", "", text, flags=re.MULTILINE).strip()
         other = next((other for other in texts if other != name and other in body), None)
         if other and len(body) <= 200:
             led[other].append(f"{name} only {'imports' if f'@{other}' in body.replace('@./', '@') else 'links to'} it")
@@ -317,22 +319,30 @@ _KINDS = {
     **dict.fromkeys(layout.PROSE, "documents"),
     **{ending: "programs" for family in layout.FAMILIES for ending in family},
 }
-_SPACE, _NAME, _LARGE, _TEXT, _ROOM = "space in its name", "name is not portable", "more than 256 KiB", "not UTF-8 text", "does not fit"
+_SPACE, _NAME, _LARGE, _TEXT, _ROOM = (
+    "space in its name",
+    "name is not portable",
+    "more than 256 KiB",
+    "not UTF-8 text",
+    "too much for one manifest",
+)
 _ASIDE, _ELSEWHERE, _SETTLED, _BINARY, _OTHER = (
     "beside the product",
     "elsewhere",
-    "vendored, generated, read by tests",
+    "not written here, or test data",
     "binary",
     "settings, data and the like",
 )
-_WHYS = (_SPACE, _NAME, _LARGE, _TEXT, _ROOM, "link", "another repository", _ASIDE, _ELSEWHERE, _SETTLED, _BINARY, _OTHER)
+_SECRET = "looks like a key or a token"
+_WHYS = (_SPACE, _NAME, _SECRET, _LARGE, _TEXT, _ROOM, "link", "another repository", _ASIDE, _ELSEWHERE, _SETTLED, _BINARY, _OTHER)
 
 
 def _left_out(tree: Tree, look_at: _Look, taken: Collection[str], rows: Sequence[Row]) -> Iterator[LeftOut]:
     """Every file that is no source, by reason: those that a person may miss first."""
     meant = {name for row in rows for name in row.takes(tree.files)}
     groups: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    groups[_WHYS[5], "links"], groups[_WHYS[6], "submodules"] = list(tree.links), list(tree.submodules)
+    groups["link", "links"] = [name for name in tree.links if name not in taken]
+    groups["another repository", "submodules"] = list(tree.submodules)
     for name in tree.files:
         if name not in taken:
             groups[_why(name, look_at, name in meant)].append(name)
@@ -351,6 +361,8 @@ def _why(name: str, look_at: _Look, meant: bool) -> tuple[str, str]:
         return _SPACE if " " in name else _NAME, "files"
     if look_at.size(name) > SOURCE_BYTES and what in ("programs", "documents"):
         return _LARGE, what
+    if name in RULES:
+        return (_TEXT if look_at.text(name) is None else _SECRET), what
     if meant:
         return (_TEXT if look_at.text(name) is None else _ROOM), what
     if what in ("programs", "documents"):

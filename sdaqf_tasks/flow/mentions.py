@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
@@ -37,12 +38,16 @@ class Dead(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """`total` mentions name a place of this repository, dead ones among them. Of `unsure` ones (document, line) history
-    does not tell."""
+    """`counts` says how many mentions of each document name a place of this repository, dead ones among them; documents
+    without any are not in it. Of `unsure` ones (document, line) history does not tell."""
 
-    total: int
-    dead: tuple[Dead, ...]
+    counts: Mapping[str, int]
+    dead: tuple[Dead, ...] = ()
     unsure: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
 
 
 def dead_mentions(
@@ -67,7 +72,8 @@ def look(
     there are none; `read` gives the text of a file in the tree, None where it is no text.
     """
     there = _There(tree)
-    total, gone, dead = 0, [], []
+    gone, dead = [], []
+    counts: Counter[str] = Counter()
     texts: dict[str, str | None] = {}
     for document, text in documents.items():
         for mention in mentions(text, document):
@@ -75,7 +81,7 @@ def look(
             if path is None:
                 gone.append((document, mention))
                 continue
-            total += 1
+            counts[document] += 1
             if mention.lines and path in there.files:
                 if path not in texts:
                     texts[path] = read(path)
@@ -84,7 +90,8 @@ def look(
     removed, unsure = _removed(gone, there, history)
     order = {document: position for position, document in enumerate(documents)}
     dead = sorted([*dead, *removed], key=lambda found: (order[found.document], found.line))
-    return Looked(total + len(removed), tuple(dead), unsure)
+    counts.update(found.document for found in removed)
+    return Looked({document: counts[document] for document in documents if counts[document]}, tuple(dead), unsure)
 
 
 def findings(looked: Looked) -> list[Found]:

@@ -50,7 +50,8 @@ def run(
         return Exit.DONE
     voice.say("", f"Wrote {', '.join(map(shown, written))}.")
     for path, text in proposal.there.items():
-        voice.say("", f"{shown(path)} is there already and stays as it is. It would hold:", *(f"  {row}" for row in text.splitlines()))
+        voice.say("", f"{shown(path)} is there already and stays as it is{'. It would hold:' if text else '.'}")
+        voice.say(*(f"  {row}" for row in text.splitlines()))
     if doit:
         voice.say("", "For doit, two lines in dodo.py:", *(f"  {row}" for row in DODO))
     voice.say(f"Next: {NEXT}")
@@ -109,9 +110,9 @@ def _left_out(group: LeftOut) -> str:
 
 
 def _mentions(proposal: Proposal, moment: str) -> Iterator[str]:
-    looked, documents = proposal.looked, proposal.documents
-    if looked.total:
-        who = f"{shown(documents[0])} names" if len(documents) == 1 else f"{len(documents)} documents name"
+    looked = proposal.looked
+    if looked.counts:
+        who = f"{shown(next(iter(looked.counts)))} names" if len(looked.counts) == 1 else f"{len(looked.counts)} documents name"
         dead = len(looked.dead)
         many = _WORDS[dead] if dead < len(_WORDS) else f"{dead:,}"
         places = f"{looked.total:,} place{'s' * (looked.total != 1)}"

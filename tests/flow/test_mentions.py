@@ -52,7 +52,7 @@ def renamed(tree: WorkTree) -> str:
 def test_a_renamed_file_is_dead_with_its_new_name_and_the_commit(tree: WorkTree) -> None:
     commit = renamed(tree)
     found = looked(tree, {"AGENTS.md": "See\n`src/session_pool.py` and `src/retry.py`.\n"})
-    assert found.total == 2
+    assert (found.total, found.counts) == (2, {"AGENTS.md": 2})
     assert [dead[:4] for dead in found.dead] == [("AGENTS.md", 2, "src/session_pool.py", f"renamed to src/pool.py by {commit[:7]}")]
     change = found.dead[0].change
     assert change and (change.commit, change.time, change.subject) == (commit, "2026-01-01T00:00:00Z", "Pools are not of sessions")
@@ -74,11 +74,11 @@ def test_a_removed_file_is_dead_with_the_commit(tree: WorkTree) -> None:
 @pytest.mark.parametrize(("written", "dead"), [("37", False), ("30-37", False), ("38", True), ("30-38", True)])
 def test_lines_beyond_the_end_are_dead(tree: WorkTree, written: str, dead: bool) -> None:
     expected = (Dead("AGENTS.md", 1, f"src/retry.py:{written}", "the file has 37 lines"),)
-    assert looked(tree, {"AGENTS.md": f"`src/retry.py:{written}`"}) == Looked(1, expected if dead else ())
+    assert looked(tree, {"AGENTS.md": f"`src/retry.py:{written}`"}) == Looked({"AGENTS.md": 1}, expected if dead else ())
 
 
 def test_what_git_never_had_is_no_finding(tree: WorkTree) -> None:
-    assert looked(tree, {"AGENTS.md": "`src/to_come.py` `path/to/file.py`"}) == Looked(0, ())
+    assert looked(tree, {"AGENTS.md": "`src/to_come.py` `path/to/file.py`"}) == Looked({})
 
 
 def test_folders_links_and_deleted_files_that_git_still_tracks_are_there(tree: WorkTree) -> None:
@@ -86,11 +86,11 @@ def test_folders_links_and_deleted_files_that_git_still_tracks_are_there(tree: W
     tree.gitlink("module")
     tree.commit("linked")
     tree.place("src/old.py").unlink()
-    assert looked(tree, {"AGENTS.md": "`src/` `linked/retry.py` `module/a.py` `src/old.py`"}) == Looked(4, ())
+    assert looked(tree, {"AGENTS.md": "`src/` `linked/retry.py` `module/a.py` `src/old.py`"}) == Looked({"AGENTS.md": 4})
 
 
 def test_a_document_may_mean_its_own_folder_or_the_top(tree: WorkTree) -> None:
-    assert looked(tree, {"docs/b.md": "[a](a.md) `docs/a.md`"}) == Looked(2, ())
+    assert looked(tree, {"docs/b.md": "[a](a.md) `docs/a.md`"}) == Looked({"docs/b.md": 2})
 
 
 def test_history_is_asked_once_and_only_for_what_is_gone(tree: WorkTree) -> None:
