@@ -101,8 +101,9 @@ class Store:
 
     def get(self, object_id: str) -> bytes:
         """The bytes of an object, which are what its id says. Raises `Unreadable`: OBJECT_MISSING, OBJECT_DAMAGED."""
+        path = self._object(object_id)
         try:
-            data = files.read_file(self._object(object_id), canonical.ARTIFACT_BYTES)
+            data = files.read_file(path, canonical.ARTIFACT_BYTES)
         except Unreadable as error:
             reason = Reason.OBJECT_MISSING if error.reason is Reason.MISSING_OR_UNREADABLE else Reason.OBJECT_DAMAGED
             raise Unreadable(reason, f"the object {object_id[:24]}… cannot be read: {error.message}") from None

@@ -10,7 +10,8 @@ import pytest
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError
 from sdaqf_tasks.flow import build, stages
 from sdaqf_tasks.flow.project import Chain, Project
-from sdaqf_tasks.flow.stages import BY_NAME, STAGES, Run
+from sdaqf_tasks.flow.run import Run
+from sdaqf_tasks.flow.stages import BY_NAME, STAGES
 from sdaqf_tasks.formats import canonical
 from tests.flow.workshop import DEFAULT, MANIFEST, REVIEW, Workshop
 

@@ -14,7 +14,7 @@ from sdaqf_tasks.disk.files import Mark
 from sdaqf_tasks.flow import build, stages, status
 from sdaqf_tasks.flow.build import Result
 from sdaqf_tasks.flow.project import Chain, Project
-from sdaqf_tasks.flow.stages import Run
+from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.formats.artifacts import Artifact, parse
 from tests import repositories
 from tests.disk.worktree import WorkTree
