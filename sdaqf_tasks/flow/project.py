@@ -27,6 +27,7 @@ from sdaqf_tasks.formats.records import instant
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 SETTINGS_BYTES = 1_048_576
+SOON = datetime.timedelta(days=36_500)
 HEAD_BYTES = 16_777_216
 """Bytes that a file may have for us to look whose it is; a manifest that is too large must not pass for somebody else's."""
 
@@ -281,9 +282,11 @@ def _settings(value: Any, name: str) -> Settings:
         text = message[:1].lower() + message[1:200].replace("`", "'")
         raise Invalid(Reason.SETTINGS_INVALID, f"{where.strip('.`') or 'the settings'}: {text}", at=name) from None
     try:
-        declaration.duration(settings.soon)
-    except (ValueError, OverflowError):
-        raise Invalid(Reason.SETTINGS_INVALID, "soon is not a duration such as 7d", at=name) from None
+        soon = declaration.duration(settings.soon)
+    except ValueError:
+        soon = datetime.timedelta.max
+    if soon > SOON:
+        raise Invalid(Reason.SETTINGS_INVALID, "soon is not a duration such as 7d, of at most a hundred years", at=name)
     for pattern in settings.manifests:
         _verify_folder(pattern, "manifests", name)
     build, shards = (_verify_folder(getattr(settings, key), key, name) for key in ("build", "shards"))
