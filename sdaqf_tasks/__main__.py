@@ -12,9 +12,24 @@ import sys
 if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]  # `python -m` puts the working directory there; a `hashlib.py` in it is not ours to run
 
+import signal
+
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""What ends a run with 130, its temporary files and its git being gone."""
+
+
+def _stop(*_: object) -> None:
+    _ignore_signals()  # clearing up takes a moment, and must not be stopped
+    raise KeyboardInterrupt
+
+
+def _ignore_signals() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
 
 def main() -> int:
-    """Run the command line. Returns the exit code."""
+    """Run the command line. Returns the exit code. For the main thread of a process of its own."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -29,9 +44,14 @@ def main() -> int:
         sys.stderr.write("sdaqf runs on Linux and macOS; on Windows use it within WSL.\n")
         return 2
     try:
+        for number in SIGNALS:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):  # nohup
+                signal.signal(number, _stop)
         from sdaqf_tasks.fronts.cli import main as run
 
-        return run()
+        code = run()
+        _ignore_signals()  # it is done: nothing is left to be stopped
+        return code
     except KeyboardInterrupt:  # while loading, or while telling how it ended
         return 130
 

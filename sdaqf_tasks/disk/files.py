@@ -30,7 +30,8 @@ DEEPEST = 200
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_TEMPORARY = re.compile(r"\.sdaqf-[0-9a-f]{16}\.tmp")
+TEMPORARY = re.compile(r"\.sdaqf-[0-9a-f]{16}\.tmp")
+"""The name of a file that is being written."""
 
 
 class Mark(NamedTuple):
@@ -245,7 +246,7 @@ def sweep(path: Path) -> int:
     """Remove what killed writers left in a folder; the number of files. Only for who holds the lock of its writers."""
     with _folder(path / "_") as folder:
         with os.scandir(folder) as entries:
-            left = [entry.name for entry in entries if _TEMPORARY.fullmatch(entry.name)]
+            left = [entry.name for entry in entries if TEMPORARY.fullmatch(entry.name)]
         for name in left:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from sdaqf_tasks.disk.files import Mark
+from sdaqf_tasks.disk.files import Mark, shown
 from sdaqf_tasks.errors import Reason, Refused
 
 ANSWER_BYTES = 67_108_864
@@ -80,8 +80,9 @@ class Git:
             self._layout = _layout(top)
             _check_owner((top, top / ".git", *self._layout))
             self._program = _program(roots)
-            self._private = _private(roots)
-        self._close = weakref.finalize(self, _remove, self._private, os.getpid())
+            with _undisturbed():
+                self._private = _private(roots)
+                self._close = weakref.finalize(self, _remove, self._private, os.getpid())
         self._environment = {
             "PATH": os.defpath,
             "LC_ALL": "C",
@@ -143,6 +144,25 @@ class Git:
         """The names of tracked files that differ from HEAD, as of `refresh`."""
         quiet = ("--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=all")
         return self._run("diff", *quiet, "--name-only", "-z", "HEAD", "--").split(b"\0")[:-1]
+
+    def version(self) -> str:
+        """What the program calls itself, such as `2.39.5`."""
+        return self._run("version").decode("ascii", "replace").removeprefix("git version ").strip()
+
+    def ignored_by_user(self) -> bytes:
+        """What the user's own excludes file would ignore besides, NUL-terminated, as of `refresh`: a hint, in no digest."""
+        home = Path(os.environ.get("HOME", os.devnull))
+        config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git"
+        excludes, copy, theirs = config / "ignore", self._private / "excludes", self._private / "theirs"
+        with contextlib.suppress(Refused, RuntimeError):  # a configuration that cannot be read gives no hint
+            given = os.environ.get("GIT_CONFIG_GLOBAL")
+            for place in [Path(given)] if given else [config / "config", home / ".gitconfig"]:
+                theirs.write_bytes(_admin(place) or b"")
+                said = self._run("config", "--file", os.fspath(theirs), "--no-includes", "--default=", "--get", "core.excludesFile")
+                excludes = Path(os.fsdecode(said[:-1])).expanduser() if said.strip() else excludes
+            copy.write_bytes(_admin(excludes) or b"")
+            return self._run("ls-files", "-z", "--others", "--ignored", f"--exclude-from={copy}")
+        return b""
 
     def resolve(self, name: str) -> str | None:
         """The commit that a person means by `name`: HEAD, a branch, a tag, a remote's branch, or an id; with `^N` and `~N`.
@@ -282,24 +302,28 @@ class Git:
     ) -> bytes:
         """Git's answer. Its complaints count only where it fails. A child that answers too long or too much is killed,
         with all that it started."""
-        with (
-            _system(),
-            subprocess.Popen(
-                [self._program, *(argument.encode("utf-8", "surrogateescape") for argument in (*before, command, *arguments))],
-                cwd=self._top,
-                env=self._environment | (self._objects if command in _SEE_OBJECTS else {}),
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            ) as child,
-        ):
+        child = None
+        with _system():
             try:
+                with _undisturbed():
+                    child = subprocess.Popen(
+                        [self._program, *(argument.encode("utf-8", "surrogateescape") for argument in (*before, command, *arguments))],
+                        cwd=self._top,
+                        env=self._environment | (self._objects if command in _SEE_OBJECTS else {}),
+                        stdin=stdin,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.PIPE,
+                        start_new_session=True,
+                    )
                 answer, complaint = self._drain(child, command, limit)
             except BaseException:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(child.pid, signal.SIGKILL)
+                if child:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.killpg(child.pid, signal.SIGKILL)
                 raise
+            finally:
+                if child:
+                    child.__exit__(None, None, None)
         if child.returncode:
             raise Refused(Reason.GIT_FAILED, f"git {command} failed: {self._said(complaint)}")
         return answer
@@ -319,7 +343,10 @@ class Git:
             while ready.get_map():
                 if (left := deadline - time.monotonic()) <= 0:
                     raise late
-                for key, _ in ready.select(left):
+                told = ready.select(min(left, 1))
+                if not told and command == "ls-files" and (name := _blocking(self._top, deadline)):
+                    raise Refused(Reason.TREE_ENTRY, "this is no file, and git would wait for it", at=shown(name), todo="Remove it.")
+                for key, _ in told:
                     piece = os.read(key.fd, 262_144)
                     if not piece:
                         ready.unregister(key.fileobj)
@@ -415,6 +442,17 @@ def _packed(common: Path, name: bytes) -> bytes | None:
     return found[1] if found else None
 
 
+def _blocking(top: Path, deadline: float) -> str | None:
+    """A `.gitignore` that is a FIFO, where there is one: git opens it, and waits for somebody to write."""
+    for folder, _, names in os.walk(top):
+        place = Path(folder, ".gitignore")
+        if ".gitignore" in names and stat.S_ISFIFO(place.lstat().st_mode):
+            return place.relative_to(top).as_posix()
+        if time.monotonic() > deadline:
+            break
+    return None
+
+
 def _check_owner(places: Sequence[Path]) -> None:
     """An explicit git directory switches git's own check off (PIPELINE 5)."""
     allowed = {str(os.geteuid()), os.environ.get("SDAQF_ALLOW_OWNER", "")}
@@ -452,6 +490,16 @@ def _private(roots: Sequence[Path]) -> Path:
             (private / "info" / "sparse-checkout").write_text("/*\n!/*/\n", "ascii")
             return private
     raise Refused(Reason.GIT_FAILED, "there is no temporary folder outside the repository", todo="Set TMPDIR to one.")
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No signal ends the run here: what is made or started is known to whoever clears it away."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _remove(private: Path, process: int) -> None:

@@ -163,6 +163,14 @@ class Repository:
         self._git.refresh()
         return self._git.resolve(name)
 
+    def git_version(self) -> str:
+        return self._git.version()
+
+    def ignored_by_user(self) -> tuple[str, ...]:
+        """The untracked names that count here, and that the user's own git would ignore: a hint for people, in no digest."""
+        ignored = {_text(name) for name in self._git.ignored_by_user().split(b"\0")}
+        return tuple(sorted(ignored & (self._last.tree if self._last else self.observe()).untracked))
+
     @property
     def is_shallow(self) -> bool:
         """Whether the clone's history was cut off."""

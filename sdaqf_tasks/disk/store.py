@@ -51,7 +51,7 @@ class Store:
     """
 
     def __init__(self, top: Path, build: str) -> None:
-        self._top, self.folder = top, top / build
+        self.top, self.folder = top, top / build
         self._swept = False
 
     @property
@@ -61,7 +61,7 @@ class Store:
 
     def create(self) -> None:
         """The folder with what git must know about it: nothing below it is part of the tree. A `.gitignore` that is there stays."""
-        files.make_folder(self.folder, within=self._top)
+        files.make_folder(self.folder, within=self.top)
         if not os.path.lexists(ignore := self.folder / ".gitignore"):
             try:
                 files.publish(ignore, b"*\n", mode=0o644)
@@ -70,7 +70,7 @@ class Store:
                 if not ignore.is_file():
                     raise
         for name in FOLDERS:
-            files.make_folder(self.folder / name, within=self._top)
+            files.make_folder(self.folder / name, within=self.top)
 
     @contextlib.contextmanager
     def lock(self, wait: float, report: Callable[[], object]) -> Iterator[None]:
@@ -114,7 +114,7 @@ class Store:
     def _object(self, object_id: str) -> Path:
         if not _ID.fullmatch(object_id):
             raise Unreadable(Reason.OBJECT_MISSING, "a ref does not hold an id")
-        return self.folder / "objects" / (object_id + (".md" if object_id.startswith(DOCUMENT) else ".json"))
+        return self.folder / "objects" / object_name(object_id)
 
     # ---- refs
 
@@ -146,7 +146,7 @@ class Store:
     def withdraw(self, name: str) -> None:
         """Take a ref and its receipt away."""
         for suffix in ("", ".made"):
-            self._remove(self.folder / "refs" / (name + suffix))
+            self.remove(f"refs/{name}{suffix}")
 
     def manifests(self) -> list[str]:
         """The manifests of which there are refs, whether or not there is a YAML file by now."""
@@ -173,10 +173,9 @@ class Store:
 
     def hide(self, name: str) -> None:
         """Take a copy away, and its folder with the last one."""
-        path = self.folder / "out" / name
-        self._remove(path)
+        self.remove(f"out/{name}")
         with contextlib.suppress(OSError):
-            path.parent.rmdir()
+            (self.folder / "out" / name).parent.rmdir()
 
     # ---- housekeeping
 
@@ -198,7 +197,7 @@ class Store:
         for path in sorted(objects.iterdir()) if objects.is_dir() else ():
             if path.name not in kept and path.is_file() and not path.is_symlink():
                 size += path.stat().st_size
-                self._remove(path)
+                self.remove(f"objects/{path.name}")
                 removed += 1
         self.sweep()
         return removed, size
@@ -211,10 +210,12 @@ class Store:
     def _folder_of(self, name: str) -> Path:
         """The path of a file in the build folder, whose folder is made."""
         path = self.folder / name
-        files.make_folder(path.parent, within=self._top)
+        files.make_folder(path.parent, within=self.top)
         return path
 
-    def _remove(self, path: Path) -> None:
+    def remove(self, name: str) -> None:
+        """Take a file of the build folder away, if it is there. For who holds the lock."""
+        path = self.folder / name
         if any(parent.is_symlink() for parent in path.parents if parent.is_relative_to(self.folder)):
             raise Conflict(Reason.OUTPUT_INVALID, "the folder is a link", at=files.shown(path.name))
         try:
@@ -231,18 +232,26 @@ class Store:
             return None
 
 
-def _is_intact(object_id: str, data: bytes) -> bool:
-    if object_id.startswith(DOCUMENT):
-        return DOCUMENT + canonical.digest(data) == object_id
+def object_name(object_id: str) -> str:
+    """The name of the file that holds an object."""
+    return object_id + (".md" if object_id.startswith(DOCUMENT) else ".json")
+
+
+def identity(data: bytes) -> str | None:
+    """The id of an artifact by its bytes, which are its only ones; None where they are no artifact's."""
     try:
         value = canonical.load(data)
     except Malformed:
-        return False
+        return None
     named = value.get("artifact_type") if isinstance(value, dict) else None
     if not isinstance(named, str) or named not in artifacts.TYPES:
-        return False
+        return None
     content = value.get("content")
-    prefix = artifacts.PREFIXES[artifacts.TYPES[named]]
+    object_id = artifacts.PREFIXES[artifacts.TYPES[named]] + canonical.digest(canonical.encode(content))
     envelope = {"artifact_id": object_id, "artifact_type": named, "content": content, "schema_version": artifacts.SCHEMA_VERSION}
     # The bytes are compared too: an object is a file, and another formatting is another file.
-    return prefix + canonical.digest(canonical.encode(content)) == object_id and canonical.render(envelope) == data
+    return object_id if canonical.render(envelope) == data else None
+
+
+def _is_intact(object_id: str, data: bytes) -> bool:
+    return (DOCUMENT + canonical.digest(data) if object_id.startswith(DOCUMENT) else identity(data)) == object_id

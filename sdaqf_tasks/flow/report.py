@@ -141,6 +141,9 @@ def status_lines(found: Mapping[str, Any], tree: Tree, modified: Sequence[str]) 
     if found["untracked"]:
         named = ", ".join(plain(ascii(name)[1:-1]) for name in found["untracked"][:8])
         yield f"{len(found['untracked'])} untracked files count: {named}{', …' if len(found['untracked']) > 8 else ''}"
+    if hidden := found["untracked_ignored_by_you"]:
+        named = ", ".join(plain(ascii(name)[1:-1]) for name in hidden[:8]) + (", …" if len(hidden) > 8 else "")
+        yield f"{len(hidden)} of them your own git would ignore, and others' would not: {named}"
     if found["other_files"]:
         yield f"{len(found['other_files'])} YAML files beside the manifests are not ours, and left alone"
     yield from clock_line()

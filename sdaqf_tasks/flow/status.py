@@ -29,6 +29,7 @@ def status(run: Run, names: Sequence[str] = ()) -> dict[str, Any]:
         "other_files": list(run.project.strangers),
         "tree": {"git_head": tree.git_head, "repository_digest": tree.repository_digest},
         "untracked": sorted(tree.untracked),
+        "untracked_ignored_by_you": list(run.repository.ignored_by_user()) if tree.untracked else [],
     }
 
 

@@ -145,6 +145,10 @@ def parser() -> argparse.ArgumentParser:
     command = _command(commands, "rule", _rule, "Explain a finding or a reason.", "sdaqf rule byte-budget")
     command.add_argument("code", nargs="?", metavar="CODE", help="a finding or a reason; all where absent")
 
+    command = _command(commands, "doctor", _doctor, "Name what is damaged, left over or in the way.", "sdaqf doctor --repair")
+    command.add_argument("--repair", action="store_true", help="remove it from the build folder; the next build makes it again")
+    command.add_argument("--wait", type=_seconds, default=60, metavar="SECONDS", help="how long to wait for another run (60)")
+
     command = _command(commands, "gc", _gc, "Remove the objects that nothing points to any more.", "sdaqf gc")
     command.add_argument("--wait", type=_seconds, default=60, metavar="SECONDS", help="how long to wait for another run (60)")
 
@@ -536,6 +540,14 @@ def _rule(options: Options, voice: Voice) -> int:
     found = questions.rule(options.code)
     voice.say_json(found) if options.json else voice.say(*answers.rules(found, briefly=options.code is None))
     return Exit.DONE
+
+
+def _doctor(options: Options, voice: Voice) -> int:
+    from sdaqf_tasks.fronts import doctor
+
+    found = doctor.look_over(_project(), repair=options.repair, wait=options.wait)
+    voice.say_json(found) if options.json else voice.say(*doctor.lines(found))
+    return Exit.REFUSED if found["defects"] else Exit.DONE
 
 
 def _gc(options: Options, voice: Voice) -> int:

@@ -633,7 +633,14 @@ class TestRefusals:
     def test_a_fifo_that_git_waits_for_is_given_up(self, tree: WorkTree) -> None:
         os.mkfifo(tree.path / ".gitignore")
         refusal = refused(tree, limits=Limits(git_seconds=0.3))
-        assert (refusal.reason, "limits.git_seconds" in refusal.todo) == (Reason.GIT_FAILED, True)
+        assert (refusal.reason, refusal.where) == (Reason.TREE_ENTRY, ".gitignore")
+
+    def test_a_fifo_that_git_waits_for_is_named_long_before_the_limit(self, tree: WorkTree) -> None:
+        """Also below folders of which git knows nothing."""
+        tree.write("deep/er/x", b"x")
+        os.mkfifo(tree.path / "deep" / "er" / ".gitignore")
+        refusal = refused(tree, limits=Limits(git_seconds=600))
+        assert (refusal.reason, refusal.where) == (Reason.TREE_ENTRY, "deep/er/.gitignore")
 
     @pytest.mark.parametrize("place", ["bare", "clone"])
     def test_a_bare_repository(self, tree: WorkTree, tmp_path: Path, place: str) -> None:
