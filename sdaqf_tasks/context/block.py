@@ -77,18 +77,18 @@ def write(label: str, content: str, yaml: str, file: str, lines: Sequence[Line])
     begin = f"<!-- sdaqf:begin {label} content={content[:SHOWN_DIGITS]} (generated; {edit}: sdaqf render {label} --into {file}) -->"
     for count in range(min(len(ordered), MOST_LINES), -1, -1):
         shown = sorted(ordered[:count], key=lambda line: line.place)
-        body = [*_group(REVIEWED, [line for line in shown if line.pinned]), *_group(FOLLOWING, [line for line in shown if not line.pinned])]
+        groups = [_group(REVIEWED, [line for line in shown if line.pinned]), _group(FOLLOWING, [line for line in shown if not line.pinned])]
         if left := ordered[count:]:
             disputed = sum(bool(line.contradicts) for line in left)
-            body.append(f"{len(left)} more{f', {disputed} of them contradicted' if disputed else ''}: sdaqf render {label}")
-        text = "\n".join([begin, *body, _END.decode()])
+            groups.append(f"{len(left)} more{f', {disputed} of them contradicted' if disputed else ''}: sdaqf render {label}")
+        text = "\n".join([begin, *filter(None, ["\n\n".join(filter(None, groups))]), _END.decode()])
         if len(text.encode()) <= BLOCK_BYTES:
             return Written(text, count, len(ordered))
     raise Conflict(Reason.TOO_LARGE, f"the markers alone have more than {BLOCK_BYTES:,} bytes", at=file)
 
 
-def _group(head: str, lines: Sequence[Line]) -> list[str]:
-    return [head, *(line.text for line in lines)] if lines else []
+def _group(head: str, lines: Sequence[Line]) -> str:
+    return "\n".join([head, *(line.text for line in lines)]) if lines else ""
 
 
 # ---- blocks in a file -----------------------------------------------------------------------------------------------

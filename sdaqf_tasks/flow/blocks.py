@@ -19,7 +19,7 @@ from sdaqf_tasks.context.findings import Found
 from sdaqf_tasks.context.query import _Resolver
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.errors import Conflict, Finding, Reason, Refused, SdaqfError, Unreadable
-from sdaqf_tasks.flow import stages
+from sdaqf_tasks.flow import lock, stages
 from sdaqf_tasks.flow.project import Chain, ManifestFile
 from sdaqf_tasks.flow.run import Pass, Run
 from sdaqf_tasks.flow.stages import BY_NAME, Job, Stage
@@ -169,7 +169,14 @@ def keep(run: Run, chain: Chain, file: str, *, clearance: Sensitivity, most: int
         message = f"{file} belongs to the repository: everybody who has that reads it"
         raise Refused(Reason.ABOVE_CLEARANCE, message, todo="Leave --clearance out, or print the document instead.")
     run.observe()
-    now = present(run, chain, file)
+    try:
+        now = present(run, chain, file)
+    except SdaqfError as error:
+        pins = lock.read(run, run.project.manifest(chain.manifest)).pins
+        if error.reason is Reason.LOCK_OUT_OF_DATE and any((pin.scope, pin.path) == (RootScope.REPOSITORY.value, file) for pin in pins):
+            message = f"{file} is a pinned source of {chain.manifest}, by a glob"
+            raise Refused(Reason.RENDER_TARGET, message, todo=f"Exclude it there, or render into another file. {REVIEW}") from None
+        raise
     verify_clearance(now.compaction, now.snapshot, clearance)
     wanted = written(run, chain, now, file)
     with run.lock():
@@ -220,8 +227,8 @@ def blocks(run: Run, manifests: Sequence[ManifestFile]) -> Iterator[Found]:
                 wanted = written(run, chain, now, file)
                 if block.put(data, wanted, each.label, file) == data:
                     continue
-                if each.content != now.content[: len(each.content) or None]:
-                    message = f"the block has content {each.content or 'of no digest'}, the context {now.content[:12]}"
+                if each.content and not now.content.startswith(each.content):
+                    message = f"the block has content {each.content}, the context {now.content[: len(each.content)]}"
                     yield _found(Finding.BLOCK_OUT_OF_DATE, file, each.line, message, (each.label,), settle)
                 else:
                     message = "the block is not what its context gives, though that is the same: it was edited, or a title in the YAML was"
