@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -47,10 +47,19 @@ from sdaqf_tasks.formats.records import (
 from sdaqf_tasks.world import Sources, Tree, lines
 
 
-class Compiled(NamedTuple):
-    """A Manifest, the source ids of every alias, what a person should know (one sentence each, in reading order), and the
-    present text of every pinned source.
+class Gathered(NamedTuple):
+    """What a Manifest is made of, the source ids of every alias, what a person should know (one sentence each, in reading
+    order), and the present text of every pinned source.
     """
+
+    content: Manifest
+    members: dict[str, tuple[str, ...]]
+    notes: tuple[str, ...]
+    held: tuple[Held, ...]
+
+
+class Compiled(NamedTuple):
+    """A Manifest, and the rest of what was `Gathered`."""
 
     manifest: Artifact[Manifest]
     members: dict[str, tuple[str, ...]]
@@ -63,6 +72,15 @@ def compile(declaration: Declaration, sources: Sources) -> Compiled:
 
     Raises `Invalid` with `file:line:column` for what cannot be meant, `Unreadable` where the tree moves meanwhile.
     """
+    found = gather(declaration, sources)
+    try:
+        return Compiled(publishable(found.content), found.members, found.notes, found.held)
+    except Malformed:
+        raise _too_large(declaration, found.content, found.members) from None
+
+
+def gather(declaration: Declaration, sources: Sources) -> Gathered:
+    """What `compile` publishes, without publishing it: `check` wants to know many manifests soon. Raises as `compile`."""
     tree = sources.tree()
     compiler = _Compiler(declaration, sources, tree)
     compiler.verify_specification()
@@ -79,14 +97,17 @@ def compile(declaration: Declaration, sources: Sources) -> Compiled:
     )
     if sources.tree()[:2] != tree[:2]:
         raise Unreadable(Reason.CANDIDATE_MOVED, "the tree changed while the manifest was compiled")
-    try:
-        manifest = publishable(content)
-    except Malformed:
-        related = f" and {len(content.relationships)} relationships" if content.relationships else ""
-        message = f"the Manifest would have more than {canonical.SMALL_BYTES:,} bytes: {_counts(members)}{related}"
-        raise compiler.spot.fault(message, todo="Narrow the largest globs: about 900 sources fit.", reason=Reason.TOO_LARGE) from None
     ids = {alias: tuple(source.source_id for source in group) for alias, group in members.items()}
-    return Compiled(manifest, ids, compiler.listing.notes, tuple(compiler.held))
+    if len(msgspec.json.format(msgspec.json.encode(content), indent=2)) > canonical.SMALL_BYTES:  # at least: escapes are longer
+        raise _too_large(declaration, content, ids)
+    return Gathered(content, ids, compiler.listing.notes, tuple(compiler.held))
+
+
+def _too_large(declaration: Declaration, content: Manifest, members: Mapping[str, Sequence[str]]) -> SdaqfError:
+    related = f" and {len(content.relationships)} relationships" if content.relationships else ""
+    message = f"the Manifest would have more than {canonical.SMALL_BYTES:,} bytes: {_counts(members)}{related}"
+    todo = "Narrow the largest globs: about 900 sources fit."
+    return Spot(declaration.documents[0], ("sources",)).fault(message, todo=todo, reason=Reason.TOO_LARGE)
 
 
 def held(declaration: Declaration, sources: Sources) -> list[Held]:
@@ -362,6 +383,6 @@ def _fitting_lines(file: File) -> int:
         return 1
 
 
-def _counts(members: dict[str, list[Source]]) -> str:
+def _counts(members: Mapping[str, Sequence[object]]) -> str:
     """How many sources the aliases have that have most."""
     return ", ".join(f"{alias} {len(group)}" for alias, group in sorted(members.items(), key=lambda item: (-len(item[1]), item[0]))[:8])

@@ -11,6 +11,7 @@ import re
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -47,13 +48,22 @@ def headings(text: str) -> list[Heading]:
     a comment, in `<pre>` and its kind, or in YAML front matter. Inline marks stay as they are written; `#`s that close
     a heading are no part of it, and the lines of a longer Setext heading are joined by a space.
     """
+    return list(_headings(text))
+
+
+_FILES = 16
+"""Files of which headings and symbols are remembered: a manifest names one part of a file after the other."""
+
+
+@lru_cache(_FILES)
+def _headings(text: str) -> tuple[Heading, ...]:
     rows, span = _rows(text), _counted(text)
     after = [len(rows) + 1] * 7  # the line of the next heading of each level
     found = []
     for level, name, line in reversed(list(_markdown(rows))):
         found.append(Heading(level, name, span(line, min(after[: level + 1]) - 1)))
         after[level] = line
-    return found[::-1]
+    return tuple(found[::-1])
 
 
 def section(text: str, wanted: str) -> Span:
@@ -61,7 +71,7 @@ def section(text: str, wanted: str) -> Span:
 
     Raises `Invalid` with MANIFEST_INVALID where there is none, with the nearest to write instead, or several.
     """
-    return _only("heading", wanted, [(heading.text, heading.span) for heading in headings(text)])
+    return _only("heading", wanted, [(heading.text, heading.span) for heading in _headings(text)])
 
 
 def symbol(text: str, wanted: str) -> Span:
@@ -71,8 +81,13 @@ def symbol(text: str, wanted: str) -> Span:
     MANIFEST_INVALID where there is none, or several (overloads, a property and its setter), or where this Python cannot
     parse the file.
     """
+    return _only("symbol", wanted, _symbols(text))
+
+
+@lru_cache(_FILES)
+def _symbols(text: str) -> tuple[tuple[str, Span], ...]:
     span = _counted(text)
-    return _only("symbol", wanted, [(name, span(first, last)) for first, last, name in _python(_rows(text), span)])
+    return tuple((name, span(first, last)) for first, last, name in _python(_rows(text), span))
 
 
 def pieces(text: str, path: str, limit: int = TEXT_CHARACTERS) -> list[Span]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from sdaqf_tasks.errors import Finding, SdaqfError
+from sdaqf_tasks.errors import Finding, Reason, SdaqfError
 from sdaqf_tasks.formats.artifacts import Artifact, Graph, Manifest
 from sdaqf_tasks.formats.declaration import Declared
 from sdaqf_tasks.formats.lockfile import Lock, Pin, text_digest
@@ -51,6 +51,11 @@ def hidden_contradictions(manifest: Artifact[Manifest], graph: Artifact[Graph]) 
 
 # ---- what was reviewed ----------------------------------------------------------------------------------------------
 
+SEARCHED = 67_108_864
+"""Characters that are hashed to find where pinned lines stand now; what would take more is not looked for."""
+
+_POINTER = "version https://git-lfs.github.com/spec/"
+
 
 class Held(NamedTuple):
     """A pinned source as it is now: its text with the line where it begins, or why it cannot be had."""
@@ -65,9 +70,27 @@ class Held(NamedTuple):
     def digest(self) -> str:
         return text_digest(self.text)
 
+    @property
+    def is_pointer(self) -> bool:
+        """Whether git-lfs has yet to put the file in place of what it left."""
+        return self.text.startswith(_POINTER)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether there is no such file, or no such part of it: other errors are the manifest's."""
+        if self.error is None:
+            return False
+        spot = self.declared.spot.at(self.pin.part[0])
+        return self.error.reason is Reason.MISSING_OR_UNREADABLE or (
+            self.pin.part[0] != "" and self.error.where == spot.document.place(spot.path)
+        )
+
 
 class Difference(NamedTuple):
-    """Something that is not as reviewed. `held` is missing where the lock has an entry that nothing declares."""
+    """Something that is not as reviewed. `held` is missing where the lock has an entry that nothing declares.
+
+    `old` and `new` are digests, empty where there is none.
+    """
 
     code: Finding
     pin: Pin
@@ -78,33 +101,36 @@ class Difference(NamedTuple):
 
 
 def differences(held: Sequence[Held], lock: Lock) -> Iterator[Difference]:
-    """Everything in which the present texts and the lock differ, by pin. `build`, `check`, `status` and `lock` ask this."""
+    """Everything in which the present texts and the lock differ, by pin. `build`, `check`, `status`, `lock` and doit ask this.
+
+    A source that cannot be had for another reason than that it is gone is REFUSED: what refuses it says why.
+    """
     present = {each.pin: each for each in held}
-    for pin in sorted({*present, *lock}):
+    for pin in sorted({*present, *lock}, key=lambda pin: pin.order):
         each, old = present.get(pin), lock.get(pin, "")
         if each is None:
             yield Difference(Finding.LOCK_OUT_OF_DATE, pin, "the lock has it, and no pinned source is this any more", old=old)
         elif each.error is not None:
-            yield Difference(Finding.MISSING, pin, each.error.message, each, old)
+            yield Difference(Finding.MISSING if each.is_gone else Finding.REFUSED, pin, each.error.message, each, old)
         elif not old:
             yield Difference(Finding.LOCK_OUT_OF_DATE, pin, "it is pinned, and the lock does not have it", each, new=each.digest)
-        elif each.digest != old:
+        elif (new := each.digest) != old:
             code = _kind_of_change(each, old)
-            yield Difference(code, pin, code.means[:1].lower() + code.means[1:].rstrip("."), each, old, each.digest)
+            yield Difference(code, pin, code.means[:1].lower() + code.means[1:].rstrip("."), each, old, new)
 
 
 def _kind_of_change(held: Held, old: str) -> Finding:
     """Whether a text that differs is really another text."""
-    if held.text.startswith("version https://git-lfs.github.com/spec/"):
+    if held.is_pointer:
         return Finding.LFS_POINTER
     lf = held.text.replace("\r\n", "\n")
-    if old in (text_digest(lf), text_digest(lf.replace("\n", "\r\n"))):
-        return Finding.LINE_ENDINGS
-    return Finding.CHANGED
+    return Finding.LINE_ENDINGS if old in (text_digest(lf), text_digest(lf.replace("\n", "\r\n"))) else Finding.CHANGED
 
 
 def moved_to(text: str, lines_of_pin: tuple[int, int], old: str) -> tuple[int, int] | None:
-    """Where in a file the pinned lines stand now, if they stand there exactly once."""
-    all_lines, length = lines(text), lines_of_pin[1] - lines_of_pin[0] + 1
-    found = [first for first in range(len(all_lines) - length + 1) if text_digest("".join(all_lines[first : first + length])) == old]
+    """Where in a file the pinned lines stand now, if they stand there exactly once. Not looked for beyond SEARCHED."""
+    rows, length = lines(text), lines_of_pin[1] - lines_of_pin[0] + 1
+    if len(text) * length > SEARCHED:
+        return None
+    found = [first for first in range(len(rows) - length + 1) if text_digest("".join(rows[first : first + length])) == old]
     return (found[0] + 1, found[0] + length) if len(found) == 1 else None

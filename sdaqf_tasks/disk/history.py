@@ -7,7 +7,7 @@ are read is said to be so, never taken for one without them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -21,12 +21,21 @@ _NOTHING = "0" * 40
 
 
 class Version(NamedTuple):
-    """What a commit made of a path: `blob` is its id, or None where the path was removed. `time` is in seconds since 1970."""
+    """What a commit made of a path, as against one of its parents: `before` and `blob` are ids, None where it was not there.
+
+    `time` is in seconds since 1970.
+    """
 
     commit: str
     time: int
     subject: str
     blob: str | None
+    before: str | None = None
+
+
+class _Listing(NamedTuple):
+    versions: dict[str, list[Version]]
+    commits: int
 
 
 class History:
@@ -34,43 +43,51 @@ class History:
 
     def __init__(self, repository: Repository, paths: Collection[str]) -> None:
         self._repository, self._paths = repository, sorted(paths)
+        self._known: dict[str, bytes | None] = {}
 
     @property
     def is_shallow(self) -> bool:
         return self._repository.is_shallow
 
+    @property
+    def _most(self) -> int:
+        return VERSIONS * len(self._paths)
+
     @cached_property
-    def _versions(self) -> dict[str, list[Version]]:
+    def _listing(self) -> _Listing:
         found: defaultdict[str, list[Version]] = defaultdict(list)
         if not self._paths:
-            return found
+            return _Listing(found, 0)
         shape = ("-m", "--full-history", "--no-renames", "--no-abbrev", "--raw", "-z", "--format=%x01%H %ct %s")
-        answer = self._repository.history("log", *shape, f"--max-count={VERSIONS * len(self._paths)}", "HEAD", "--", *self._paths)
-        commit, time, subject, blob = "", 0, "", None
+        answer = self._repository.history("log", *shape, f"--max-count={self._most}", "HEAD", "--", *self._paths)
+        commit, time, subject, commits = "", 0, "", set()
         tokens = iter(answer.decode("utf-8", "surrogateescape").split("\0"))
         for token in tokens:
             if token.startswith("\x01"):
                 commit, seconds, subject = token[1:].split(" ", 2)
                 time = int(seconds)
+                commits.add(commit)
             elif token.lstrip("\n").startswith(":"):
-                blob = token.split(" ")[3]
+                before, blob = (None if word == _NOTHING else word for word in token.split(" ")[2:4])
                 versions = found[next(tokens)]
                 if len(versions) < VERSIONS:
-                    versions.append(Version(commit, time, subject, None if blob == _NOTHING else blob))
-        return found
+                    versions.append(Version(commit, time, subject, blob, before))
+        return _Listing(found, len(commits))
 
     def versions(self, path: str) -> list[Version]:
-        return self._versions.get(path, [])
+        return self._listing.versions.get(path, [])
 
     def is_cut(self, path: str) -> bool:
         """Whether there may be versions that are not looked at."""
-        return self.is_shallow or len(self.versions(path)) >= VERSIONS
+        return self.is_shallow or len(self.versions(path)) >= VERSIONS or 0 < self._most <= self._listing.commits
 
-    def contents(self, versions: Sequence[Version], limit: int) -> list[bytes | None]:
-        """The file of each version; None where it was removed, is a link or is larger than `limit` bytes."""
-        blobs = list(dict.fromkeys(version.blob for version in versions if version.blob))
-        known = dict(zip(blobs, self._repository.blobs(blobs, limit), strict=True)) if blobs else {}
-        return [known.get(version.blob) if version.blob else None for version in versions]
+    def contents(self, blobs: Iterable[str | None], limit: int) -> dict[str | None, bytes | None]:
+        """The file of each id; None where it is a link, is larger than `limit` bytes or is not in the clone."""
+        asked = dict.fromkeys(blobs)
+        wanted = [blob for blob in asked if blob and blob not in self._known]
+        if wanted:
+            self._known.update(zip(wanted, self._repository.blobs(wanted, limit), strict=True))
+        return {blob: self._known.get(blob) if blob else None for blob in asked}
 
     def removed(self, path: str) -> Version | None:
         """The version in which the path went away, if that is its last one."""
@@ -80,18 +97,19 @@ class History:
     def renamed(self, path: str) -> str | None:
         """Where the commit that removed the path moved it to, as git sees it."""
         gone = self.removed(path)
-        if gone is None:
-            return None
+        return next((new for old, new in self._renames(gone) if old == path), None) if gone else None
+
+    def renamed_from(self, path: str) -> str | None:
+        """Where the commit that first had the path moved it from, as git sees it."""
+        added = next((version for version in reversed(self.versions(path)) if version.before is None), None)
+        return next((old for old, new in self._renames(added) if new == path), None) if added else None
+
+    def _renames(self, version: Version) -> list[tuple[str, str]]:
+        """The old and new paths that a commit renamed, as against any of its parents."""
+        shape = ("-r", "-m", "--root", "-M", "--diff-filter=R", "--name-status", "--no-commit-id", "-z")
         try:
-            answer = self._repository.history("diff-tree", "-r", "-m", "--root", "-M", "--name-status", "--no-commit-id", "-z", gone.commit)
+            answer = self._repository.history("diff-tree", *shape, version.commit)
         except SdaqfError:
-            return None
-        tokens = iter(answer.decode("utf-8", "surrogateescape").split("\0"))
-        for status in tokens:
-            if status.startswith(("R", "C")):
-                old, new = next(tokens), next(tokens)
-                if old == path and status.startswith("R"):
-                    return new
-            elif status:
-                next(tokens)
-        return None
+            return []
+        tokens = answer.decode("utf-8", "surrogateescape").split("\0")[:-1]
+        return list(zip(tokens[1::3], tokens[2::3], strict=True))

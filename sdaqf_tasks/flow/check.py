@@ -5,27 +5,30 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from sdaqf_tasks.context.compile import Gathered, gather
 from sdaqf_tasks.context.compile import compile as compile_manifest
 from sdaqf_tasks.context.compile import held as held_now
 from sdaqf_tasks.context.findings import Checked, Found
 from sdaqf_tasks.context.index import index
 from sdaqf_tasks.context.staleness import Difference, Held, differences, hidden_contradictions
 from sdaqf_tasks.disk.history import History
-from sdaqf_tasks.errors import Finding, SdaqfError, Severity, Unreadable
+from sdaqf_tasks.disk.past import converted
+from sdaqf_tasks.errors import Finding, Reason, SdaqfError, Severity, Unreadable
 from sdaqf_tasks.flow import blocks, lock, mentions, stages
-from sdaqf_tasks.flow.lock import OWNER, Stories, changed_lines, lock_path
+from sdaqf_tasks.flow.base import Base
+from sdaqf_tasks.flow.lock import OWNER, lock_path
 from sdaqf_tasks.flow.project import Chain, ManifestFile
 from sdaqf_tasks.flow.run import Pass, Run
-from sdaqf_tasks.formats import lockfile
-from sdaqf_tasks.formats.artifacts import Artifact, Manifest
-from sdaqf_tasks.formats.declaration import DEFAULT, Declaration, as_time, duration
-from sdaqf_tasks.formats.lockfile import LOCK_BYTES, Lock, Pin
+from sdaqf_tasks.flow.stories import Stories, changed_lines, now_at, part
+from sdaqf_tasks.flow.telling import Telling
+from sdaqf_tasks.formats.declaration import DEFAULT, Declaration, Declared, as_time, duration
+from sdaqf_tasks.formats.lockfile import Lock, Pin
 from sdaqf_tasks.formats.records import EdgeType, RootScope, instant
-from sdaqf_tasks.world import SOURCE_BYTES
+from sdaqf_tasks.world import SOURCE_BYTES, Tree
 
-FETCH = "fetch more of the history: fetch-depth: 0, or `git fetch --unshallow`"
+MORE = "Fetch more of the history: fetch-depth: 0, or git fetch --unshallow"
 
 
 def check(run: Run, names: Sequence[str] = (), *, base: str | None = None) -> Checked:
@@ -34,181 +37,223 @@ def check(run: Run, names: Sequence[str] = (), *, base: str | None = None) -> Ch
     Raises `SdaqfError` only for what concerns the whole project. A precondition that was asked for and is missing is
     named in `unmet`.
     """
-    run.observe()
-    checking = _Checking(run)
-    unmet, base_commit = checking.compare_with(base) if base is not None else ("", "")
-    manifests = [run.project.manifest(name) for name in names] if names else list(run.project.manifests)
+    before = run.observe()
+    checking = _Checking(run, Base.find(run, base) if base is not None else Base())
+    manifests = [run.project.manifest(name) for name in dict.fromkeys(names)] if names else list(run.project.manifests)
     for manifest in manifests:
         checking.manifest(manifest)
+    if not names:
+        checking.without_manifest()
     checking.mentions()
     checking.blocks(manifests)
-    return checking.result(manifests, base_commit, unmet)
+    if run.observe()[:2] != before[:2]:
+        raise Unreadable(Reason.CANDIDATE_MOVED, "the tree changed while it was checked")
+    return checking.result(manifests)
+
+
+class _Asked(NamedTuple):
+    """One manifest while it is checked."""
+
+    file: ManifestFile
+    declaration: Declaration
+    telling: Telling
+
+
+class _Look(Pass):
+    """One look at the world for all manifests: a file is read once, and whether the tree moved is asked at the end."""
+
+    def tree(self) -> Tree:
+        return self._run.tree
 
 
 class _Checking:
     """One check: findings by text, so that several manifests tell one together."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.found: dict[tuple[str, str, str, str], Found] = {}
+    def __init__(self, run: Run, base: Base) -> None:
+        self.run, self.base, self.look = run, base, _Look(run)
+        self.found: dict[tuple[str, ...], Found] = {}
         self.pinned: dict[tuple[Pin, str], bool] = {}
         self.following: set[str] = set()
-        self.documents: dict[str, str] = {}
+        self.locked: dict[str, Lock] = {}
+        self.documents: dict[str, set[str]] = {name: set() for name in mentions.ALWAYS if name in run.tree.files}
         self.mentioned = 0
-        self.base = ""
         self.modified = frozenset(run.repository.modified())
         self.soon = as_time(instant(run.now) + duration(run.project.settings.soon))
-
-    def compare_with(self, name: str) -> tuple[str, str]:
-        """Find the merge base of `name` and HEAD: why there is none, and its commit."""
-        other = self.run.repository.resolve(name)
-        if other is None:
-            return f"{name[:80]} is not in this clone: {FETCH}", ""
-        self.base = self.run.repository.merge_base(other, self.run.tree.git_head) or ""
-        return ("", self.base) if self.base else (f"the merge base of {name[:80]} and HEAD is not in this clone: {FETCH}", "")
 
     # ---- one manifest
 
     def manifest(self, manifest: ManifestFile) -> None:
-        label = manifest.name
         try:
             declaration = self.run.reading(manifest).declaration
         except SdaqfError as error:
             self._refused(error, manifest)
             return
         if stages.is_skipped(self.run, declaration):
-            message = f"{label} has owner sources and no owner root is given"
-            self.add(Finding.NOT_CHECKED, manifest.path, 1, message, [label], settle="SDAQF_OWNER_ROOT, --owner-root")
+            message = f"{manifest.name} has owner sources and no owner root is given"
+            self.add(Finding.NOT_CHECKED, manifest.path, 1, message, [manifest.name], settle="SDAQF_OWNER_ROOT, --owner-root")
             return
+        asked = _Asked(manifest, declaration, Telling(self.run, declaration, self.look))
+        refusal = None
         try:
-            compiled = compile_manifest(declaration, Pass(self.run))
-            held: Sequence[Held] = compiled.held
+            gathered = gather(declaration, self.look)
+            held: Sequence[Held] = gathered.held
         except SdaqfError as error:
-            held = held_now(declaration, Pass(self.run))
-            if not any(each.error and each.error.where == error.where for each in held):
-                self._refused(error, manifest)
+            refusal, held = error, held_now(declaration, self.look)
         else:
-            self._windows(compiled.manifest, declaration, label)
-            self._contradictions(compiled.manifest, manifest, label)
-            pinned = {(each.pin.scope, each.pin.path) for each in held}
-            for source in compiled.manifest.content.sources:
-                if (source.locator.root_scope.value, source.locator.path) not in pinned:
-                    self.following.add(f"{source.locator.root_scope.value}:{source.locator.path}:{source.locator.line_start}")
-        self._pins(manifest, declaration, held)
+            self._following(gathered, declaration)
+            self._windows(gathered, asked)
+            self._contradictions(gathered, asked)
+        self._pins(asked, held, refusal)
         self._objects(manifest)
         for each in held:
-            if each.pin.path.endswith(".md") and each.pin.scope != OWNER and not each.error:
-                self.documents[each.pin.path] = ""
+            if each.pin.path.endswith((".md", ".markdown")) and each.pin.scope != OWNER and not each.error:
+                self.documents.setdefault(each.pin.path, set()).add(manifest.name)
 
     def _refused(self, error: SdaqfError, manifest: ManifestFile) -> None:
         path, line = _place(error.where, manifest.path)
         self.add(Finding.REFUSED, path, line, error.message, [manifest.name], settle=error.todo)
 
-    def _pins(self, manifest: ManifestFile, declaration: Declaration, held: Sequence[Held]) -> None:
+    def _following(self, gathered: Gathered, declaration: Declaration) -> None:
+        sources = {source.source_id: source.locator for source in gathered.content.sources}
+        for declared in declaration.sources:
+            if not declared.pinned:
+                self.following |= {f"{(at := sources[member]).path}:{at.line_start}" for member in gathered.members[declared.alias]}
+
+    def _pins(self, asked: _Asked, held: Sequence[Held], refusal: SdaqfError | None) -> None:
+        """Everything that is not as reviewed; and the refusal of the manifest, unless what is gone explains it."""
+        gone = {each.error.where for each in held if each.error and each.is_gone}
+        if refusal and refusal.where not in gone:
+            self._refused(refusal, asked.file)
         try:
-            locks = lock.read(self.run, manifest)
+            locks = lock.read(self.run, asked.file)
         except SdaqfError as error:
-            self._refused(error, manifest)
+            self._refused(error, asked.file)
             return
-        if held and locks.lacks(held):
-            self.add(Finding.NO_LOCK, manifest.path, 1, f"{len(held)} pinned texts and no lock", [manifest.name])
-            return
-        different = list(differences(held, locks.pins))
-        failing = {difference.pin for difference in different}
-        stories = Stories(self.run, different)
-        for each in held:
+        covered = [each for each in held if locks.covers(each)]
+        if len(covered) < len(held):
+            message = f"{len(held) - len(covered)} pinned texts and no lock"
+            self.add(Finding.NO_LOCK, asked.file.path, 1, message, [asked.file.name])
+        self.locked[lock_path(asked.file)] = locks.pins
+        different = [each for each in differences(covered, locks.pins) if each.code is not Finding.REFUSED]
+        if refusal:  # what is pinned is then not known
+            different = [each for each in different if each.code is not Finding.LOCK_OUT_OF_DATE]
+        failing = {each.pin for each in different}
+        for each in covered:
             key = (each.pin, each.digest)
-            self.pinned[key] = self.pinned.get(key, True) and each.pin not in failing
-            if each.pin.path in self.modified and each.pin not in failing:
-                self._about(Finding.DIRTY, each, declaration, "as reviewed, not committed yet")
+            self.pinned[key] = self.pinned.get(key, True) and each.pin not in failing and each.error is None
+        stories = Stories(self.run, different)
         for difference in different:
-            self._difference(difference, stories, manifest, declaration)
-        if self.base:
-            self._against_base(manifest, declaration, held, locks.pins)
+            self._difference(difference, stories, asked)
+        self._uncommitted([each for each in covered if each.pin.path in self.modified and each.pin not in failing], asked)
+        if self.base.commit:
+            self._against_base(asked, covered, locks.pins)
 
-    def _about(self, code: Finding, held: Held, declaration: Declaration, message: str, **more: Any) -> None:
+    def _about(self, code: Finding, held: Held, asked: _Asked, message: str, **more: Any) -> None:
         """A finding about a pinned text, where it begins."""
-        contexts, required = told_by(declaration, held)
-        path = held.pin.path if held.pin.scope != OWNER else f"owner:{held.pin.path}"
+        told = asked.telling.of(held.declared, held.pin.path)
         more.setdefault("settle", code.settles.replace("--only PATH", f"--only {shlex.quote(held.pin.path)}"))
-        self.add(code, path, held.line, message, contexts, required=required, part=held.pin.part[1], **more)
+        self.add(code, held.pin.place, held.line, message, told.contexts, required=told.required, part=held.pin.part[1], **more)
 
-    def _difference(self, found: Difference, stories: Stories, manifest: ManifestFile, declaration: Declaration) -> None:
+    def _difference(self, found: Difference, stories: Stories, asked: _Asked) -> None:
         held, pin, digests = found.held, found.pin, {"old": found.old, "new": found.new}
         if found.code is Finding.LOCK_OUT_OF_DATE or held is None:
             message = f"{pin.shown}: {found.message}"
-            self.add(found.code, lock_path(manifest), 1, message, [manifest.name], part=pin.shown, **digests)
-            return
-        if found.code is Finding.MISSING and (renamed := stories.renamed(pin.path)):
-            message = f"renamed to {renamed[0]} by {renamed[1].commit[:7]}"
-            self._about(Finding.RENAMED, held, declaration, message, change=renamed[1], **digests)
-            return
-        if found.code is not Finding.CHANGED:
-            self._about(found.code, held, declaration, found.message, **digests)
-            return
-        if held.declared.lines and (span := lock.now_at(self.run, found, held.declared.lines)):
-            self._about(Finding.MOVED, held, declaration, f"the pinned lines stand at {span[0]}-{span[1]} now", **digests)
-            return
-        story = stories.of(pin, found.old)
-        if story.old is None and not story.cut and pin.scope != OWNER and pin.path not in self.modified:
-            self._about(Finding.PHANTOM, held, declaration, "no commit of this path ever had the pinned text", **digests)
-            return
+            self.add(found.code, lock_path(asked.file), 1, message, [asked.file.name], part=pin.shown, **digests)
+        elif found.code is Finding.MISSING and (renamed := stories.renamed(pin, found.old)):
+            by = f"by {renamed.change.commit[:7]}" if renamed.change else "which is not committed yet"
+            self._about(Finding.RENAMED, held, asked, f"renamed to {renamed.path}, {by}", change=renamed.change, **digests)
+        elif found.code is not Finding.CHANGED:
+            self._about(found.code, held, asked, found.message, **digests)
+        elif span := now_at(self.run, found):
+            self._about(Finding.MOVED, held, asked, f"the pinned lines stand at {span[0]}-{span[1]} now", **digests)
+        else:
+            self._changed(found, held, stories, asked)
+
+    def _changed(self, found: Difference, held: Held, stories: Stories, asked: _Asked) -> None:
+        """Another text than the reviewed one; or one that nobody can have reviewed, where history says so."""
+        story, digests = stories.of(found.pin, found.old), {"old": found.old, "new": found.new}
         if story.cut:
-            message = "the pinned version is not in the history at hand: it may never have been"
-            self._about(Finding.NOT_CHECKED, held, declaration, message, settle=FETCH)
-        lines = changed_lines(story.old, held.text)
-        self._about(Finding.CHANGED, held, declaration, "the lock pins another version", lines=lines, change=story.change, **digests)
-
-    def _against_base(self, manifest: ManifestFile, declaration: Declaration, held: Sequence[Held], pins: Lock) -> None:
-        """What this change says it reviewed: pins that differ from the merge base's and are what the file says."""
-        (data,) = self.run.repository.blobs([f"{self.base}:{lock_path(manifest)}"], LOCK_BYTES)
-        try:
-            before = lockfile.parse(data, lock_path(manifest)) if data is not None else {}
-        except SdaqfError as error:
-            message = f"the lock at the merge base cannot be read: {error.message}"
-            self.add(Finding.NOT_CHECKED, lock_path(manifest), 1, message, [manifest.name], settle="look at it")
+            message = "whether the pinned version ever was, the history at hand does not tell"
+            self._about(Finding.NOT_CHECKED, held, asked, message, settle=MORE)
+        elif story.known and story.old is None and found.pin.path not in self.modified:
+            self._about(Finding.PHANTOM, held, asked, "no commit of this path ever had the pinned text", **digests)
             return
+        ends = story.old is not None and story.old.splitlines() == held.text.splitlines()
+        code = Finding.LINE_ENDINGS if ends else Finding.CHANGED
+        message = "the pinned text has other line ends here" if ends else "the lock pins another version"
+        self._about(code, held, asked, message, lines=changed_lines(story.old, held.text), change=story.change, **digests)
+
+    def _uncommitted(self, held: Sequence[Held], asked: _Asked) -> None:
+        """What is as reviewed and HEAD does not have so: texts, and the lock itself."""
+        paths = {each.pin.path for each in held if each.pin.scope != OWNER}
+        paths -= converted(self.run.repository, paths)
+        committed = dict(zip(paths, self.run.repository.blobs([f"HEAD:{path}" for path in paths], SOURCE_BYTES), strict=True))
         for each in held:
-            old = before.get(each.pin)
-            if not old or old == each.digest or pins.get(each.pin) != each.digest:
-                continue
-            (was,) = self.run.repository.blobs([f"{self.base}:{each.pin.path}"], SOURCE_BYTES)
-            text = lock.part(was, each.pin.part)
-            lines = changed_lines(text if text is not None and lockfile.text_digest(text) == old else None, each.text)
-            message = "this change reviewed another version"
-            self._about(Finding.RE_PINNED, each, declaration, message, lines=lines, old=old, new=each.digest)
-        for pin in sorted(set(before) - {each.pin for each in held} - set(pins)):
-            if pin.path in self.run.tree.files:
+            if each.pin.path in committed and part(committed[each.pin.path], each.pin.part) != each.text:
+                self._about(Finding.DIRTY, each, asked, "as reviewed, not committed yet")
+        if (path := lock_path(asked.file)) in self.modified:
+            self.add(Finding.DIRTY, path, 1, "the lock is not committed yet", [asked.file.name])
+
+    def _against_base(self, asked: _Asked, held: Sequence[Held], pins: Lock) -> None:
+        """What this change says it reviewed: pins that differ from the merge base's and are what the file says."""
+        path = lock_path(asked.file)
+        if why := self.base.unreadable.get(path):
+            message = f"the lock at the merge base cannot be read: {why}"
+            self.add(Finding.NOT_CHECKED, path, 1, message, [asked.file.name], settle="Compare the two locks by eye")
+        for each in held:
+            old = self.base.pinned(path, each.pin, each.digest)
+            if old and old != each.digest == pins.get(each.pin):
+                lines = changed_lines(self.base.text(each.pin, old), each.text)
+                message = "this change reviewed another version"
+                self._about(Finding.RE_PINNED, each, asked, message, lines=lines, old=old, new=each.digest)
+        self._unpinned(path, self.base.locks.get(path, {}), pins, [asked.file.name])
+
+    def without_manifest(self) -> None:
+        """Locks of the merge base whose manifest is gone: what none of the present ones pins."""
+        now = {pin: digest for pins in self.locked.values() for pin, digest in pins.items()}
+        for path in sorted(set(self.base.locks) - {lock_path(manifest) for manifest in self.run.project.manifests}):
+            self._unpinned(path, self.base.locks[path], now, [])
+
+    def _unpinned(self, path: str, before: Lock, now: Lock, contexts: Sequence[str]) -> None:
+        texts = set(now.values())
+        for pin, old in before.items():
+            if pin not in now and old not in texts:
                 message = f"{pin.shown} was pinned at the merge base, and this change pins it no longer"
-                self.add(Finding.RE_PINNED, lock_path(manifest), 1, message, [manifest.name], part=pin.shown, old=before[pin])
+                self.add(Finding.RE_PINNED, path, 1, message, contexts, part=pin.shown, old=old)
 
-    def _windows(self, manifest: Artifact[Manifest], declaration: Declaration, label: str) -> None:
-        for source in manifest.content.sources:
-            if (end := source.freshness.valid_until) is None:
+    # ---- clocks, contradictions, objects
+
+    def _windows(self, gathered: Gathered, asked: _Asked) -> None:
+        of: dict[str, Declared] = {member: d for d in asked.declaration.sources for member in gathered.members[d.alias]}
+        for source in gathered.content.sources:
+            if (end := source.freshness.valid_until) is None or instant(end) > instant(self.soon):
                 continue
-            alias = next((d.alias for d in declaration.sources if d.pattern == source.locator.path), "")
-            settle = Finding.EXPIRED.settles.replace("sdaqf lock", f"sdaqf lock {label} --only {alias}")
-            path, line, required = source.locator.path, source.locator.line_start, [label] if source.required else []
-            if instant(end) < instant(self.run.now):
-                message = f"valid until {end}; it is {self.run.now} now"
-                self.add(Finding.EXPIRED, path, line, message, [label], settle=settle, required=required)
-            elif instant(end) <= instant(self.soon):
-                self.add(Finding.EXPIRES_SOON, path, line, f"valid until {end}", [label], settle=settle, required=required)
+            over = instant(end) < instant(self.run.now)
+            code = Finding.EXPIRED if over else Finding.EXPIRES_SOON
+            declared, place = of[source.source_id], source.locator
+            told = asked.telling.of(declared, place.path)
+            settle = code.settles.replace("sdaqf lock", f"sdaqf lock {asked.file.name} --only {declared.alias}")
+            message = f"valid until {end}" + (f"; it is {self.run.now} now" if over else "")
+            more = {"settle": settle, "required": told.required, "part": declared.part[1]}
+            where = Pin(place.root_scope.value, place.path).place
+            self.add(code, where, place.line_start, message, told.contexts, **more)
 
-    def _contradictions(self, manifest: Artifact[Manifest], file: ManifestFile, label: str) -> None:
-        if not any(related.edge_type is EdgeType.CONTRADICTS for related in manifest.content.relationships):
+    def _contradictions(self, gathered: Gathered, asked: _Asked) -> None:
+        if not any(related.edge_type is EdgeType.CONTRADICTS for related in gathered.content.relationships):
             return
-        owner = self.run.owner is not None and any(s.locator.root_scope is RootScope.OWNER for s in manifest.content.sources)
+        owner = self.run.owner is not None and any(s.locator.root_scope is RootScope.OWNER for s in gathered.content.sources)
         try:
-            graph = index(manifest, Pass(self.run), owner_root=owner)
+            manifest = compile_manifest(asked.declaration, self.look).manifest
+            graph = index(manifest, self.look, owner_root=owner)
         except SdaqfError as error:
-            self._refused(error, file)
+            self._refused(error, asked.file)
             return
         for hidden in hidden_contradictions(manifest, graph):
             message = f"contradicts {hidden.lost.locator.path}, which was left out ({hidden.reason})"
             severity = Severity.ERROR if hidden.kept.required else Severity.WARNING
-            place = hidden.kept.locator
-            self.add(Finding.CONTRADICTION_HIDDEN, place.path, place.line_start, message, [label], severity=severity)
+            place, lost = hidden.kept.locator, hidden.lost.locator.path
+            more = {"severity": severity, "part": f"contradicts {lost}", "settle": f"Settle {lost}"}
+            self.add(Finding.CONTRADICTION_HIDDEN, place.path, place.line_start, message, [asked.file.name], **more)
 
     def _objects(self, manifest: ManifestFile) -> None:
         """Every object that a ref of the manifest points to is what its name says."""
@@ -219,20 +264,16 @@ class _Checking:
                 if object_id is not None:
                     self.run.store.get(object_id)
             except Unreadable as error:
-                settle = f"sdaqf build {manifest.name}"
-                self.add(Finding.TAMPERED, manifest.path, 1, f"{name}: {error.message}", [manifest.name], settle=settle, part=name)
+                if error.reason is Reason.OBJECT_DAMAGED:
+                    settle = f"sdaqf build {manifest.name}"
+                    self.add(Finding.TAMPERED, manifest.path, 1, f"{name}: {error.message}", [manifest.name], settle=settle, part=name)
 
-    # ---- what documents mention
+    # ---- what documents mention, and what is kept in them
 
     def mentions(self) -> None:
-        for name in mentions.ALWAYS:
-            if name in self.run.tree.files:
-                self.documents.setdefault(name, "")
-        reader = self.run.reader()
-
         def read(path: str) -> str | None:
             try:
-                return reader.read(RootScope.REPOSITORY, path, SOURCE_BYTES).data.decode("utf-8")
+                return self.look.read(RootScope.REPOSITORY, path, SOURCE_BYTES).data.decode("utf-8")
             except (UnicodeDecodeError, SdaqfError):
                 return None
 
@@ -240,11 +281,12 @@ class _Checking:
         looked = mentions.look(texts, self.run.tree, lambda paths: History(self.run.repository, paths), read)
         self.mentioned = looked.total
         for found in mentions.findings(looked):
-            self.found[found.path, f"{found.line}:{found.message}", found.code.value, ""] = found
+            told = tuple(sorted(self.documents[found.path]))
+            self.found[found.path, str(found.line), found.message, found.code.value] = found._replace(contexts=told)
 
     def blocks(self, manifests: Sequence[ManifestFile]) -> None:
         for found in blocks.blocks(self.run, manifests):
-            self.found[found.path, f"{found.line}:{found.message}", found.code.value, ""] = found
+            self.found[found.path, str(found.line), found.message, found.code.value] = found
 
     # ---- adding up
 
@@ -253,16 +295,16 @@ class _Checking:
         key = (path, more.get("part", ""), code.value, more.get("old", ""))
         more = {"settle": code.settles, "severity": code.severity, "required": (), **more}
         found = self.found.get(key) or Found(code=code, path=path, line=line, message=message, **more)
-        self.found[key] = found._replace(
-            contexts=tuple(sorted({*found.contexts, *contexts})), required=tuple(sorted({*found.required, *more["required"]}))
-        )
+        heavier = min(found.severity, more["severity"], key=lambda severity: severity.rank)
+        contexts, required = {*found.contexts, *contexts}, {*found.required, *more["required"]}
+        self.found[key] = found._replace(severity=heavier, contexts=tuple(sorted(contexts)), required=tuple(sorted(required)))
 
-    def result(self, manifests: Sequence[ManifestFile], base: str, unmet: str) -> Checked:
+    def result(self, manifests: Sequence[ManifestFile]) -> Checked:
         policy = self.run.project.settings.policy
         judged = [found._replace(severity=Severity(policy.get(found.code.value, found.severity.value))) for found in self.found.values()]
         shown = [found for found in judged if found.severity is not Severity.OFF]
         return Checked(
-            findings=tuple(sorted(shown, key=lambda found: (found.path, found.line, found.code.value, found.part))),
+            findings=tuple(sorted(shown, key=lambda found: (found.path, found.line, found.code.value, found.part, found.message))),
             pinned=len(self.pinned),
             as_reviewed=sum(self.pinned.values()),
             following=len(self.following),
@@ -271,17 +313,9 @@ class _Checking:
             git_head=self.run.tree.git_head,
             now=self.run.now,
             fixed_clock="SDAQF_NOW" in os.environ,
-            base=base,
-            unmet=unmet,
+            base=self.base.commit,
+            unmet=self.base.unmet,
         )
-
-
-def told_by(declaration: Declaration, held: Held) -> tuple[list[str], list[str]]:
-    """The contexts whose query may tell a source, and those that require it."""
-    chains = {name: Chain(declaration.name, name).label for name in declaration.queries}
-    alias, always = held.declared.alias, held.declared.entry.required
-    required = [label for name, label in chains.items() if always or alias in declaration.queries[name].entry.require]
-    return list(chains.values()), required
 
 
 def _place(where: str, path: str) -> tuple[str, int]:

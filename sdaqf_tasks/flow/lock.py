@@ -6,34 +6,33 @@ digest of a short note gives the note away.
 
 from __future__ import annotations
 
-import difflib
+import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from sdaqf_tasks.context import excerpts
 from sdaqf_tasks.context.compile import compile as compile_manifest
 from sdaqf_tasks.context.compile import held as held_now
-from sdaqf_tasks.context.findings import Change
-from sdaqf_tasks.context.staleness import Difference, Held, differences, moved_to
+from sdaqf_tasks.context.staleness import Difference, Held, differences
 from sdaqf_tasks.disk import files
-from sdaqf_tasks.disk.history import History
-from sdaqf_tasks.errors import Finding, Reason, Refused, SdaqfError, Unreadable
-from sdaqf_tasks.flow.mentions import ago, change_of
+from sdaqf_tasks.disk.files import Root
+from sdaqf_tasks.errors import Finding, Reason, Refused, Unreadable
 from sdaqf_tasks.flow.project import ManifestFile
 from sdaqf_tasks.flow.run import Pass, Run
-from sdaqf_tasks.formats import canonical, lockfile, plain_yaml
-from sdaqf_tasks.formats.entries import Spot
+from sdaqf_tasks.flow.stories import Stories, changed_lines
+from sdaqf_tasks.flow.telling import Telling, Told
+from sdaqf_tasks.formats import canonical, lockfile
 from sdaqf_tasks.formats.lockfile import LOCK_BYTES, Lock, Pin
-from sdaqf_tasks.formats.manifest_yaml import Expiry
 from sdaqf_tasks.formats.records import RootScope
-from sdaqf_tasks.world import SOURCE_BYTES
-
-SHOWN_LINES = 20
-"""Changed lines of one text that are shown."""
 
 OWNER = RootScope.OWNER.value
+
+_NAMED = 5
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
 
 
 class Locks(NamedTuple):
@@ -47,9 +46,9 @@ class Locks(NamedTuple):
     def pins(self) -> Lock:
         return {**(self.repository or {}), **(self.owner or {})}
 
-    def lacks(self, held: Sequence[Held]) -> bool:
-        """Whether a pinned source has no lock at all where its pin would be kept."""
-        return any((self.owner if each.pin.scope == OWNER else self.repository) is None for each in held)
+    def covers(self, each: Held) -> bool:
+        """Whether there is a lock where the pin of a source is kept."""
+        return (self.owner if each.pin.scope == OWNER else self.repository) is not None
 
 
 def lock_path(manifest: ManifestFile) -> str:
@@ -57,135 +56,103 @@ def lock_path(manifest: ManifestFile) -> str:
     return str(PurePosixPath(manifest.path).with_suffix(".lock"))
 
 
+def owner_path(manifest: ManifestFile) -> str:
+    """Where the pins of owner sources are, below the owner root."""
+    return f".sdaqf/{manifest.name}.lock"
+
+
 def read(run: Run, manifest: ManifestFile) -> Locks:
-    """The locks of a manifest. Raises `Malformed` or `Invalid` with the place, also for a merge conflict."""
-    here = _bytes(run.project.root.read, lock_path(manifest))
-    private = _bytes(run.owner.read, f".sdaqf/{manifest.name}.lock") if run.owner else None
+    """The locks of a manifest.
+
+    Raises `Malformed` or `Invalid` with the place, also for a merge conflict; `Unreadable` for what is no regular file.
+    """
+    owner = run.owner if run.reading(manifest).declaration.has_owner_sources else None
+    here, private = data(run.project.root, lock_path(manifest)), data(owner, owner_path(manifest)) if owner else None
     return Locks(
         None if here is None else lockfile.parse(here, lock_path(manifest)),
-        None if private is None else lockfile.parse(private, f"owner:.sdaqf/{manifest.name}.lock"),
-        canonical.digest(canonical.encode([None if data is None else canonical.digest(data) for data in (here, private)])),
+        None if private is None else lockfile.parse(private, f"owner:{owner_path(manifest)}"),
+        canonical.digest(canonical.encode([None if found is None else canonical.digest(found) for found in (here, private)])),
     )
 
 
-def _bytes(read: Callable[[str, int], bytes], path: str) -> bytes | None:
+def data(root: Root, path: str) -> bytes | None:
+    """The bytes of a lock, None where there is none. A link is refused: nobody is led astray, and none is overwritten."""
     try:
-        return read(path, LOCK_BYTES)
+        return root.read(path, LOCK_BYTES)
     except Unreadable as error:
-        if error.reason is Reason.MISSING_OR_UNREADABLE:
+        if not os.path.lexists(root.path / path):
             return None
-        raise
+        todo = "Put a regular file in its place, or remove it."
+        raise Unreadable(error.reason, f"the lock cannot be read: {error.message}", at=path, todo=todo) from None
 
 
 def verify(run: Run, manifest: ManifestFile, held: Sequence[Held], *, locked: bool) -> tuple[str, ...]:
     """Refuse a manifest whose pinned texts are not those that were reviewed; a note where there is no lock.
 
-    Raises `Refused` with the reason of the first difference: NO_LOCK (where `locked`), LOCK_OUT_OF_DATE, CHANGED.
+    Raises `Refused`: CHANGED for a text that differs, LOCK_OUT_OF_DATE with the names, NO_LOCK where `locked`.
     """
     locks = read(run, manifest)
-    if held and locks.lacks(held):
-        message = f"{lock_path(manifest)}: nobody has said what was reviewed"
-        if locked:
-            raise Refused(Reason.NO_LOCK, message)
-        return (f"{len(held)} pinned texts are taken as they are: there is no lock yet. Review them, then: sdaqf lock",)
-    for found in differences(held, locks.pins):
-        told = Stories(run, [found]).told(found)
-        path = shlex.quote(found.pin.path)
-        if found.code is Finding.LOCK_OUT_OF_DATE:
-            raise Refused(Reason.LOCK_OUT_OF_DATE, f"{found.pin.shown}: {found.message}", at=lock_path(manifest), todo="sdaqf lock")
-        message = f"{found.pin.shown} is not the version that was reviewed{told}"
-        raise Refused(Reason.CHANGED, message, todo=f"See it with: sdaqf check {manifest.name}   then: sdaqf lock --only {path}")
-    return ()
-
-
-# ---- what history tells ---------------------------------------------------------------------------------------------
-
-
-class Story(NamedTuple):
-    """What git knows of a text that differs: how it read when it was pinned, and which commit made it another one."""
-
-    old: str | None = None
-    change: Change | None = None
-    cut: bool = False
-
-
-class Stories:
-    """The stories of some differences; history is asked once, when the first is told."""
-
-    def __init__(self, run: Run, found: Sequence[Difference]) -> None:
-        self._run = run
-        self._history = History(run.repository, {each.pin.path for each in found if each.old and each.pin.scope != OWNER})
-
-    def of(self, pin: Pin, old: str) -> Story:
-        if pin.scope == OWNER or not old:
-            return Story()
-        try:
-            versions = self._history.versions(pin.path)
-            contents = self._history.contents(versions, SOURCE_BYTES)
-        except SdaqfError:
-            return Story(cut=True)
-        newer = None
-        for version, data in zip(versions, contents, strict=True):
-            text = part(data, pin.part)
-            if text is not None and lockfile.text_digest(text) == old:
-                return Story(text, newer and change_of(newer))
-            newer = version
-        return Story(cut=self._history.is_cut(pin.path) or not versions)
-
-    def renamed(self, path: str) -> tuple[str, Change] | None:
-        """Where git knows a file to have gone, and in which commit."""
-        try:
-            gone, new = self._history.removed(path), self._history.renamed(path)
-        except SdaqfError:
-            return None
-        return (new, change_of(gone)) if gone and new else None
-
-    def told(self, found: Difference) -> str:
-        """` (changed by 2f1c9aa, 2 days ago: "Ledger in cents")`, where git knows."""
-        change = self.of(found.pin, found.old).change
-        return f' (changed by {change.commit[:7]}, {ago(change.time, self._run.now)}: "{change.subject[:80]}")' if change else ""
-
-
-def part(data: bytes | None, part: tuple[str, str]) -> str | None:
-    try:
-        return None if data is None else excerpts.part_of(data.decode("utf-8"), part)
-    except (UnicodeDecodeError, SdaqfError):
-        return None
-
-
-def changed_lines(old: str | None, new: str) -> tuple[str, ...]:
-    """`- old` and `+ new` lines, at most 20 of them; nothing where the old text is not known."""
-    if old is None:
+    without = [each for each in held if not locks.covers(each)]
+    if without and locked:
+        raise Refused(Reason.NO_LOCK, f"{lock_path(manifest)}: nobody has said what was reviewed")
+    found = list(differences([each for each in held if locks.covers(each)], locks.pins))
+    if changed := [each for each in found if each.code is not Finding.LOCK_OUT_OF_DATE]:
+        first = changed[0]
+        others = f"; nor are {len(changed) - 1} others" if len(changed) > 1 else ""
+        why = "" if first.code is Finding.CHANGED else f": {first.message}"
+        message = f"{first.pin.shown} is not the version that was reviewed{Stories(run, [first]).told(first)}{why}{others}"
+        only = shlex.quote(first.pin.path)
+        raise Refused(Reason.CHANGED, message, todo=f"See it with: sdaqf check {manifest.name}   then: sdaqf lock --only {only}")
+    if found:
+        lacks, has = ([each.pin.shown for each in found if bool(each.held) is there] for there in (True, False))
+        parts = [*([f"it lacks {_names(lacks)}"] if lacks else []), *([f"no pinned source is {_names(has)}"] if has else [])]
+        raise Refused(Reason.LOCK_OUT_OF_DATE, "; ".join(parts), at=lock_path(manifest), todo=f"sdaqf lock {manifest.name}")
+    if not without:
         return ()
-    compared = difflib.ndiff(old.splitlines(), new.splitlines()) if len(old) + len(new) < 20_000 else _coarse(old, new)
-    found = [line.rstrip("\n") for line in compared if line.startswith(("- ", "+ "))]
-    return (*found[:SHOWN_LINES], f"  … {len(found) - SHOWN_LINES} more lines") if len(found) > SHOWN_LINES else tuple(found)
+    return (f"{len(without)} pinned texts are taken as they are: there is no lock yet. Review them, then: sdaqf lock {manifest.name}",)
 
 
-def _coarse(old: str, new: str) -> Iterator[str]:
-    for line in difflib.unified_diff(old.splitlines(), new.splitlines(), n=0, lineterm=""):
-        if line[:1] in "+-" and not line.startswith(("+++", "---")):
-            yield f"{line[0]} {line[1:]}"
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 # ---- writing --------------------------------------------------------------------------------------------------------
 
 
-class Pinned(NamedTuple):
-    """One entry that `sdaqf lock` would write or take out: `word` is changed, new or gone."""
+class Entry(NamedTuple):
+    """One entry that `sdaqf lock` would write or take out: `word` is changed, new or gone; renamed or moved, with where `to`.
 
-    manifest: str
+    `old` and `new` are digests, `lines` the changed lines. `known` is false where git does not have the reviewed text.
+    """
+
     pin: Pin
     word: str
+    told: Told
+    old: str = ""
+    new: str = ""
     lines: tuple[str, ...] = ()
     known: bool = True
+    to: Pin | None = None
+
+
+class Write(NamedTuple):
+    """A file to write: its path below a root, whole; `private` where it lies under the owner root."""
+
+    root: Path
+    path: str
+    data: bytes
+    private: bool = False
+
+    @property
+    def shown(self) -> str:
+        return f"owner:{self.path}" if self.private else self.path
 
 
 class Relocked(NamedTuple):
-    """What `sdaqf lock` would do: entries for people, and the bytes of every file to write, by its place."""
+    """What `sdaqf lock` would do. Nothing is written yet."""
 
-    entries: tuple[Pinned, ...]
-    writes: tuple[tuple[Path, bytes], ...]
+    entries: tuple[Entry, ...] = ()
+    writes: tuple[Write, ...] = ()
 
 
 def relock(run: Run, manifests: Sequence[ManifestFile], only: Sequence[str] = ()) -> Relocked:
@@ -193,174 +160,96 @@ def relock(run: Run, manifests: Sequence[ManifestFile], only: Sequence[str] = ()
 
     Raises `SdaqfError` with the place where a manifest cannot be compiled, or nothing has a name in `only`.
     """
-    entries: list[Pinned] = []
-    writes: list[tuple[Path, bytes]] = []
-    matched: set[str] = set()
+    entries: list[Entry] = []
+    writes: list[Write] = []
+    unknown = dict.fromkeys(only)
     for manifest in manifests:
         declaration = run.reading(manifest).declaration
-        held = compile_manifest(declaration, Pass(run)).held
-        locks = read(run, manifest)
-        found = list(differences(held, locks.pins))
-        stories = Stories(run, found)
-        matched.update(word for word in only for each in held if _is_meant(word, each.pin, each))
-        new = dict(locks.pins)
-        for difference in found:
-            if only and not any(_is_meant(word, difference.pin, difference.held) for word in only):
-                continue
-            matched.update(only)
-            entries.append(_entry(manifest.name, difference, stories))
-            if difference.held:
-                new[difference.pin] = difference.new
-            else:
-                del new[difference.pin]
-        writes += _writes(run, manifest, locks, new)
-    if missing := [word for word in only if word not in matched]:
-        raise Refused(Reason.UNKNOWN_NAME, f"no pinned source is {missing[0][:80]!r}", todo="Name a path or an alias of a pinned source.")
+        sources = Pass(run)
+        held, locks = compile_manifest(declaration, sources).held, read(run, manifest)
+        found = [each for each in differences(held, locks.pins) if not only or is_meant(only, each.pin, each.held)]
+        for word in list(unknown):
+            if any(is_meant([word], each.pin, each) for each in held) or any(is_meant([word], pin, None) for pin in locks.pins):
+                del unknown[word]
+        entries += _entries(found, Stories(run, found), Telling(run, declaration, sources))
+        new = {**locks.pins, **{each.pin: each.new for each in found}}
+        writes += lock_writes(run, manifest, locks, {pin: digest for pin, digest in new.items() if digest})
+    if unknown:
+        raise Refused(Reason.UNKNOWN_NAME, f"no pinned source is {next(iter(unknown))[:80]!r}", todo="Name its path or its alias.")
     return Relocked(tuple(entries), tuple(writes))
 
 
-def _is_meant(word: str, pin: Pin, held: Held | None) -> bool:
-    return word == pin.path or (held is not None and word == held.declared.alias)
+def is_meant(only: Iterable[str], pin: Pin, held: Held | None) -> bool:
+    """Whether a path or an alias in `only` means this pin."""
+    return any(word == pin.path or (held is not None and word == held.declared.alias) for word in only)
 
 
-def _entry(manifest: str, found: Difference, stories: Stories) -> Pinned:
-    if found.held is None:
-        return Pinned(manifest, found.pin, "gone")
-    if not found.old:
-        return Pinned(manifest, found.pin, "new")
-    old = stories.of(found.pin, found.old).old
-    return Pinned(manifest, found.pin, "changed", changed_lines(old, found.held.text), known=old is not None)
+def _entries(found: Sequence[Difference], stories: Stories, telling: Telling) -> Iterator[Entry]:
+    for each in found:
+        if each.held is None:
+            yield Entry(each.pin, "gone", Told((telling.name,), ()), old=each.old)
+            continue
+        if each.held.is_pointer:
+            raise Refused(Reason.MISSING_OR_UNREADABLE, "a pointer of git-lfs, not the file", at=each.pin.place, todo="git lfs pull")
+        told = telling.of(each.held.declared, each.pin.path)
+        if not each.old:
+            yield Entry(each.pin, "new", told, new=each.new)
+            continue
+        old = stories.of(each.pin, each.old).old
+        yield Entry(each.pin, "changed", told, each.old, each.new, changed_lines(old, each.held.text), known=old is not None)
 
 
-def _writes(run: Run, manifest: ManifestFile, locks: Locks, new: Mapping[Pin, str]) -> Iterator[tuple[Path, bytes]]:
+def lock_writes(run: Run, manifest: ManifestFile, locks: Locks, new: Lock) -> Iterator[Write]:
+    """The files of a manifest's locks that are not yet what `new` says, each by its scope."""
     here = {pin: digest for pin, digest in new.items() if pin.scope != OWNER}
     private = {pin: digest for pin, digest in new.items() if pin.scope == OWNER}
-    if here != locks.repository:
-        yield run.project.top / lock_path(manifest), lockfile.render(here)
+    if here != locks.repository and (here or locks.repository is not None):
+        yield Write(run.project.top, lock_path(manifest), lockfile.render(here))
     if run.owner and private != (locks.owner or {}):
-        yield run.owner.path / ".sdaqf" / f"{manifest.name}.lock", lockfile.render(private)
+        yield Write(run.owner.path, owner_path(manifest), lockfile.render(private), private=True)
 
 
-def write(run: Run, writes: Sequence[tuple[Path, bytes]]) -> None:
-    """Put the files in place, each atomically; owner pins are readable by the owner alone."""
-    for path, data in writes:
-        private = not path.is_relative_to(run.project.top)
-        files.make_folder(path.parent)
-        files.replace(path, data, mode=0o600 if private else 0o644)
+def write(run: Run, writes: Sequence[Write]) -> None:
+    """Put the files in place, each atomically. What is private is readable by its owner alone, and no part of a work tree."""
+    for each in writes:
+        path = each.root / each.path
+        if each.private:
+            files.make_folder(path.parent, within=each.root)
+            if each.root.is_relative_to(run.project.top) and not os.path.lexists(path.parent / ".gitignore"):
+                files.publish(path.parent / ".gitignore", b"*\n")
+        mode = 0o600 if each.private else stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+        files.replace(path, each.data, mode=mode)
 
 
 # ---- a merge conflict -----------------------------------------------------------------------------------------------
 
 
 class Resolved(NamedTuple):
-    """One entry of a conflict: `word` is ours, theirs, neither or same."""
+    """One entry of a conflict: `word` is ours, theirs, neither, or gone where no pinned source is this any more."""
 
     pin: Pin
     word: str
 
 
-def resolve(run: Run, manifest: ManifestFile) -> tuple[list[Resolved], bytes | None]:
-    """A conflict in a lock, entry by entry: equal on both sides, kept; what the file says, taken; else left out.
+def resolve(run: Run, manifest: ManifestFile) -> tuple[list[Resolved], Write | None]:
+    """A conflict in a lock, entry by entry: equal on both sides, kept; one side is what the file says, taken; else left out.
 
     Returns the entries that differed and the mended lock, or None where there is no conflict. An entry that is neither
     side's waits for `sdaqf lock --only`: nothing is accepted that nobody read.
     """
-    data = _bytes(run.project.root.read, lock_path(manifest))
-    if data is None or not lockfile.in_conflict(data):
+    found = data(run.project.root, lock_path(manifest))
+    if found is None or not lockfile.conflict(found):
         return [], None
-    ours, theirs = lockfile.sides(data, lock_path(manifest))
-    now = {each.pin: each.digest for each in compile_manifest(run.reading(manifest).declaration, Pass(run)).held}
+    ours, theirs = lockfile.sides(found, lock_path(manifest))
+    now = {each.pin: "" if each.error else each.digest for each in held_now(run.reading(manifest).declaration, Pass(run))}
     told, merged = [], {}
-    for pin in sorted({*ours, *theirs}):
-        mine, other = ours.get(pin), theirs.get(pin)
-        if mine == other:
-            merged[pin] = mine or ""
-        elif now.get(pin) is None:
-            continue  # no longer declared: nothing to review
-        elif now[pin] in (mine, other):
-            merged[pin] = now[pin]
-            told.append(Resolved(pin, "ours" if now[pin] == mine else "theirs"))
-        else:
-            told.append(Resolved(pin, "neither"))
-    return told, lockfile.render(merged)
-
-
-# ---- what moved -----------------------------------------------------------------------------------------------------
-
-
-def follow(run: Run, manifest: ManifestFile) -> tuple[list[str], list[tuple[Path, bytes]]]:
-    """What moved, in the YAML and in the lock: renamed files, and pinned lines that stand elsewhere in their file.
-
-    Returns a sentence for each and the files to write. Comments and everything else in the YAML stay as they are.
-    """
-    declaration, locks = run.reading(manifest).declaration, read(run, manifest)
-    found = list(differences(held_now(declaration, Pass(run)), locks.pins))
-    stories, told, edits = Stories(run, found), [], _Edits(run)
-    pins = dict(locks.pins)
-    for each in found:
-        if each.held is None or not each.old or each.held.declared.is_glob:
-            continue
-        declared = each.held.declared
-        if each.code is Finding.MISSING and (renamed := stories.renamed(each.pin.path)):
-            new = each.pin._replace(path=renamed[0])
-            edits.replace(declared.place, each.pin.path, new.path)
-        elif each.code is Finding.CHANGED and declared.lines and (span := now_at(run, each, declared.lines)):
-            new = each.pin._replace(part=("lines", f"{span[0]}-{span[1]}" if span[0] < span[1] else str(span[0])))
-            edits.replace(declared.spot.at("lines"), each.pin.part[1], new.part[1])
-        else:
-            continue
-        pins[new] = pins.pop(each.pin)
-        told.append(f"{each.pin.shown} is {new.shown} now")
-    return told, [*edits.writes(), *_writes(run, manifest, locks, pins)] if told else []
-
-
-def observed_now(run: Run, manifest: ManifestFile, only: Sequence[str]) -> tuple[list[str], list[tuple[Path, bytes]]]:
-    """Say in the YAML that observations were made again at the present moment, and pin what they say now."""
-    declaration, locks = run.reading(manifest).declaration, read(run, manifest)
-    told, edits = [], _Edits(run)
-    for declared in declaration.sources:
-        freshness = declared.entry.freshness
-        if isinstance(freshness, Expiry) and (declared.alias in only or declared.pattern in only):
-            edits.replace(declared.spot.at("freshness", "observed"), freshness.observed, run.now)
-            told.append(f"{declared.alias}   observed {run.now}, before {freshness.observed}")
-    if not told:
-        return [], []
-    pins = dict(locks.pins)
-    for held in held_now(declaration, Pass(run)):
-        if held.declared.alias in only or held.pin.path in only:
-            pins[held.pin] = held.digest
-    return told, [*edits.writes(), *(_writes(run, manifest, locks, pins) if locks.repository is not None else ())]
-
-
-class _Edits:
-    """Changes of single words in YAML files, where they stand."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._rows: dict[str, list[str]] = {}
-
-    def replace(self, spot: Spot, old: str, new: str) -> None:
-        name, row, column = spot.document.place(spot.path).rsplit(":", 2)
-        if name not in self._rows:
-            self._rows[name] = self._run.project.root.read(name, plain_yaml.BYTES).decode("utf-8").split("\n")
-        line, start = self._rows[name][int(row) - 1], int(column) - 1
-        self._rows[name][int(row) - 1] = line[:start] + line[start:].replace(old, new, 1)
-
-    def writes(self) -> Iterator[tuple[Path, bytes]]:
-        for name, rows in self._rows.items():
-            yield self._run.project.top / name, "\n".join(rows).encode("utf-8")
-
-
-def shown_place(run: Run, path: Path) -> str:
-    """A file that is written, for people: below the top, or below the owner root."""
-    if path.is_relative_to(run.project.top):
-        return path.relative_to(run.project.top).as_posix()
-    return f"owner:{path.name}"
-
-
-def now_at(run: Run, found: Difference, lines_of_pin: tuple[int, int]) -> tuple[int, int] | None:
-    try:
-        text = run.reader().read(RootScope(found.pin.scope), found.pin.path, SOURCE_BYTES).data.decode("utf-8")
-    except (UnicodeDecodeError, SdaqfError):
-        return None
-    return moved_to(text, lines_of_pin, found.old)
+    for pin in sorted({*ours, *theirs}, key=lambda pin: pin.order):
+        mine, other, here = ours.get(pin, ""), theirs.get(pin, ""), now.get(pin, "")
+        word = "same" if mine == other else "ours" if here == mine else "theirs" if here == other else "neither"
+        if word == "neither" and pin not in now:
+            word = "gone"
+        if word != "same":
+            told.append(Resolved(pin, word))
+        if word in ("same", "ours", "theirs") and (taken := theirs.get(pin) if word == "theirs" else ours.get(pin)):
+            merged[pin] = taken
+    return told, Write(run.project.top, lock_path(manifest), lockfile.render(merged))

@@ -9,33 +9,43 @@ hunk of a diff names its file. No totals, times, hosts, commits or resolved line
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
-from sdaqf_tasks.errors import Invalid, Malformed, Reason
+from sdaqf_tasks.errors import Invalid, Malformed, Reason, SdaqfError
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.records import RootScope, is_path
 
 LOCK_BYTES = 4_194_304
 PARTS = ("section", "symbol", "lines")
 
-_MARKERS = (b"<<<<<<< ", b"=======", b">>>>>>> ", b"||||||| ")
+_OURS, _BASE, _THEIRS, _END = b"<<<<<<< ", b"||||||| ", b"=======", b">>>>>>> "
 
 
 class Pin(NamedTuple):
-    """What is pinned: a file, or a part of it as it was written (`("section", "Decision")`). Ordered as the lock is."""
+    """What is pinned: a file, or a part of it as it was written, such as `("section", "Decision")`."""
 
     scope: str
     path: str
     part: tuple[str, str] = ("", "")
 
     @property
+    def order(self) -> tuple[str, str, str, str]:
+        """The order of the lock: scope, path, part as written."""
+        return self.scope, self.path, self.part[1], self.part[0]
+
+    @property
+    def place(self) -> str:
+        """The file, for people: `docs/a.md`, or `owner:notes/a.md`."""
+        return f"owner:{self.path}" if self.scope == RootScope.OWNER.value else self.path
+
+    @property
     def shown(self) -> str:
-        """`docs/a.md`, or `docs/a.md § Decision`; owner files say so."""
-        root = "owner:" if self.scope == RootScope.OWNER.value else ""
-        return f"{root}{self.path}" + (f" § {self.part[1]}" if self.part[1] else "")
+        """`docs/a.md`, or `docs/a.md § Decision`."""
+        return f"{self.place} § {self.part[1]}" if self.part[1] else self.place
 
 
 Lock = Mapping[Pin, str]
@@ -50,7 +60,7 @@ def text_digest(text: str) -> str:
 def render(lock: Lock) -> bytes:
     """The lock as it is committed."""
     sources = []
-    for pin in sorted(lock):
+    for pin in sorted(lock, key=lambda pin: pin.order):
         entry = {"path": pin.path, "pinned": lock[pin], "scope": pin.scope}
         if pin.part[0]:
             entry[pin.part[0]] = pin.part[1]
@@ -60,85 +70,90 @@ def render(lock: Lock) -> bytes:
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     path: str
-    pinned: str
+    pinned: Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
     scope: RootScope
     section: str | None = None
     symbol: str | None = None
     lines: str | None = None
 
+    @property
+    def pin(self) -> Pin:
+        parts = [(name, value) for name in PARTS if (value := getattr(self, name)) is not None]
+        if len(parts) > 1 or not is_path(self.path):
+            raise Invalid(Reason.CONTRACT_INVALID, "an entry has a portable path and at most one of section, symbol and lines")
+        return Pin(self.scope.value, self.path, parts[0] if parts else ("", ""))
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    version: Literal[1] = msgspec.field(name="sdaqf-lock")
+    sources: list[_Entry]
+
 
 def parse(data: bytes, name: str) -> dict[Pin, str]:
-    """The pins in a lock; `name` is what its errors call it.
+    """The pins in a lock, in its order; `name` is what its errors call it.
 
     Raises `Malformed` or `Invalid` with the place; a merge conflict says how it is resolved.
     """
-    if in_conflict(data):
-        line = next(number for number, text in enumerate(data.splitlines(), 1) if text.startswith(_MARKERS[0]))
+    if line := conflict(data):
         raise Malformed(Reason.MALFORMED_JSON, "a merge conflict", at=f"{name}:{line}", todo="Resolve it with: sdaqf lock --resolve")
     try:
-        value = canonical.load(data, LOCK_BYTES)
-    except Malformed as error:
-        raise Malformed(
-            error.reason, error.message, at=f"{name}:{error.where}", todo="Restore it from git, or write it with `sdaqf lock`."
-        ) from None
-    if not (
-        isinstance(value, dict)
-        and value.get("sdaqf-lock") == 1
-        and set(value) == {"sdaqf-lock", "sources"}
-        and isinstance(value["sources"], list)
-    ):
-        raise Invalid(Reason.CONTRACT_INVALID, "is no lock of version 1", at=name, todo="Write it with `sdaqf lock`.")
+        return _pins(data)
+    except SdaqfError as error:
+        at = f"{name}:{error.where}" if error.where[:1].isdigit() else f"{name}: {error.where}" if error.where else name
+        raise type(error)(error.reason, error.message, at=at, todo="Restore it from git; nobody edits it by hand.") from None
+
+
+def _pins(data: bytes) -> dict[Pin, str]:
+    value = canonical.load(data, LOCK_BYTES)
+    if isinstance(value, dict) and value.get("sdaqf-lock", 1) != 1:
+        raise Invalid(Reason.CONTRACT_INVALID, "is no lock of version 1", at="sdaqf-lock")
+    try:
+        entries = msgspec.convert(value, _File).sources
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$.")
+        at = re.sub(r"\[(\d+)\]\.?", r"/\1/", where.rstrip("`")).rstrip("/")
+        raise Invalid(Reason.CONTRACT_INVALID, message[:1].lower() + message[1:200].replace("`", "'"), at=at) from None
     found: dict[Pin, str] = {}
-    for index, item in enumerate(value["sources"]):
-        pin, pinned = _entry(item, f"{name}: sources/{index}")
-        if found and not max(found) < pin:
-            raise Invalid(Reason.CONTRACT_INVALID, "entries are not ascending, or one stands twice", at=f"{name}: sources/{index}")
-        found[pin] = pinned
+    last: Pin | None = None
+    for index, entry in enumerate(entries):
+        try:
+            pin = entry.pin
+        except Invalid as error:
+            raise Invalid(error.reason, error.message, at=f"sources/{index}") from None
+        if last is not None and not last.order < pin.order:
+            raise Invalid(Reason.CONTRACT_INVALID, "entries are not ascending, or one stands twice", at=f"sources/{index}")
+        found[pin], last = entry.pinned, pin
     return found
 
 
-def in_conflict(data: bytes) -> bool:
-    """Whether git left its conflict markers in the file."""
+def conflict(data: bytes) -> int:
+    """The line of the first of the conflict markers that git left in the file, or 0 where there are none."""
     lines = data.splitlines()
-    return any(line.startswith(_MARKERS[0]) for line in lines) and any(line.startswith(_MARKERS[2]) for line in lines)
+    begins = next((number for number, line in enumerate(lines, 1) if line.startswith(_OURS)), 0)
+    return begins if any(line.startswith(_END) for line in lines[begins:]) else 0
 
 
 def sides(data: bytes, name: str) -> tuple[dict[Pin, str], dict[Pin, str]]:
-    """Our and their lock of a file with conflict markers. Raises as `parse` where a side is no lock."""
+    """Our and their lock of a file with conflict markers, whatever style they have. Raises as `parse`."""
     ours: list[bytes] = []
     theirs: list[bytes] = []
-    state = ""
+    taking = [ours, theirs]
     for line in data.splitlines(keepends=True):
-        if line.startswith(_MARKERS[0]):
-            state = "ours"
-        elif line.startswith(_MARKERS[3]) and state:
-            state = "base"
-        elif line.rstrip() == _MARKERS[1] and state:
-            state = "theirs"
-        elif line.startswith(_MARKERS[2]) and state:
-            state = ""
+        if line.startswith(_OURS):
+            taking = [ours]
+        elif line.startswith(_BASE):
+            taking = []
+        elif line.rstrip() == _THEIRS:
+            taking = [theirs]
+        elif line.startswith(_END):
+            taking = [ours, theirs]
         else:
-            if state in ("", "ours"):
-                ours.append(line)
-            if state in ("", "theirs"):
-                theirs.append(line)
-    return _side(ours, name), _side(theirs, name)
+            for side in taking:
+                side.append(line)
+    return _side(b"".join(ours), name), _side(b"".join(theirs), name)
 
 
-def _side(lines: Iterable[bytes], name: str) -> dict[Pin, str]:
+def _side(data: bytes, name: str) -> dict[Pin, str]:
     """One side of a conflict. Git cuts between entries, so a comma may be missing or left over: that is mended."""
-    text = re.sub(rb"\}(\s*)\{", rb"},\1{", b"".join(lines))
-    return parse(re.sub(rb",(\s*)\]", rb"\1]", text), name)
-
-
-def _entry(item: Any, at: str) -> tuple[Pin, str]:
-    try:
-        entry = msgspec.convert(item, _Entry)
-    except msgspec.ValidationError as error:
-        raise Invalid(Reason.CONTRACT_INVALID, str(error)[:200].replace("`", "'"), at=at) from None
-    parts = [(name, value) for name in PARTS if (value := getattr(entry, name)) is not None]
-    if len(parts) > 1 or not is_path(entry.path):
-        raise Invalid(Reason.CONTRACT_INVALID, "an entry has a portable path and at most one of section, symbol and lines", at=at)
-    if len(entry.pinned) != 64 or any(character not in "0123456789abcdef" for character in entry.pinned):
-        raise Invalid(Reason.CONTRACT_INVALID, "pinned is a SHA-256 in 64 lowercase hexadecimal digits", at=at)
-    return Pin(entry.scope.value, entry.path, parts[0] if parts else ("", "")), entry.pinned
+    data = re.sub(rb"\}(\s*\n\s*)\{", rb"},\1{", data)
+    return parse(re.sub(rb",(\s*\n\s*)\]", rb"\1]", data), name)
