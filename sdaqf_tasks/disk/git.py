@@ -512,7 +512,8 @@ def _system() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Refused(Reason.GIT_FAILED, f"the git directory or its private copy failed: {error.strerror}") from error
+        said = os.strerror(error.errno or 0)  # not `strerror`, in which `tempfile` lists the folders that it tried
+        raise Refused(Reason.GIT_FAILED, f"the git directory or its private copy failed: {said}") from error
 
 
 def _unsupported(why: str, todo: str) -> Refused:

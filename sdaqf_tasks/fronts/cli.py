@@ -6,6 +6,7 @@ A defect keeps its traceback on stderr.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         voice.say(*answer.text.splitlines())
         code = Exit.DONE
     except commands.Usage as error:
-        message = _short(error.message, given)
+        message = " ".join(_placeless(error.message, given).split())[:MESSAGE_LIMIT]
         if as_json:
             voice.say_json(_object("usage", error.program, message))
         else:
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SdaqfError as error:
         from sdaqf_tasks.flow import report
 
+        error.message = _placeless(error.message, given)
         if as_json:
             voice.say_json(report.error_object(error, _operation(program)))
         else:
@@ -58,13 +60,14 @@ def _wants_json(given: Sequence[str]) -> bool:
     return any(len(option) > 2 and "--json".startswith(option) for option in options)
 
 
-def _short(message: str, given: Sequence[str]) -> str:
-    """One line in which no word of the command line is an absolute path any more."""
+def _placeless(message: str, given: Sequence[str]) -> str:
+    """The message, in which no word of the command line is an absolute path any more, also where it was cut."""
     for word in sorted(given, key=len, reverse=True):
         path = word[word.find("/") :] if word.startswith(("/", "-")) else ""
-        if path.startswith("/"):
-            message = message.replace(path, PurePosixPath(path).name)
-    return " ".join(message.split())[:MESSAGE_LIMIT]
+        while len(path) > 1 and path.startswith("/") and (start := message.find(path[:6])) >= 0:
+            shown = os.path.commonprefix([message[start:], path])  # noqa: RUF071 (the cut may be inside a name)
+            message = message.replace(shown, PurePosixPath(shown).name, 1)
+    return message
 
 
 def _object(error: str, program: str, message: str) -> dict[str, str]:
