@@ -16,6 +16,17 @@ MESSAGE_LIMIT = 600
 """Characters that a message may have; the rest is cut."""
 
 
+def printable(text: str) -> str:
+    """`text` with everything that does not print as itself (controls, bidi, lone surrogates) as an escape."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def shown(text: str) -> str:
+    """`text` as a message may quote it: printable, at most 80 characters; of a longer one the end, which tells paths apart."""
+    safe = printable(text[-80:])
+    return safe if len(safe) <= 80 and len(text) <= 80 else "…" + safe[-79:]
+
+
 class Reason(enum.Enum):
     """Why something was refused: identifier, when it happens, what to do next, HTTP status."""
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
-
 from sdaqf_tasks.context import rules
+from sdaqf_tasks.context.document import contradictions, ranks
+from sdaqf_tasks.context.graph import incidence
 from sdaqf_tasks.errors import Reason, Refused, Unreadable
 from sdaqf_tasks.formats import canonical
-from sdaqf_tasks.formats.artifacts import Artifact, Compaction, Decision, Extract, HostSummaryProposal, Snapshot, parse, publishable, render
-from sdaqf_tasks.formats.records import EdgeType, Node
+from sdaqf_tasks.formats.artifacts import Artifact, Compaction, Extract, HostSummaryProposal, Snapshot, parse, publishable, render
 from sdaqf_tasks.world import Sources
 
 
@@ -30,25 +28,24 @@ def compact(
     rules.verify_candidate(sources, content.candidate)
     for position, node in enumerate(content.nodes):
         try:
-            _verify_node(node, content.as_of, sources)
+            rules.verify_node(sources, node, content.as_of)
+            rules.observe_provenance(sources, node.locator.root_scope, node.provenance)
         except Unreadable as error:
             raise rules.unavailable(error, node.locator.path, "content", "nodes", position) from None
-    rules.verify_edges(sources, content.edges)
+    for position, edge in enumerate(content.edges):
+        rules.verify_relation(sources, edge, "content", "edges", position)
     rules.verify_candidate(sources, content.candidate)
 
-    contradictions = _contradictions(content)
-    kept, omitted = _fitting(content, contradictions)
-    sensitivity = max(content.sensitivity, proposal.content.sensitivity) if proposal else content.sensitivity
-    extracts = tuple(_extract(node, tuple(contradictions[node.node_id])) for node in kept)
+    extracts, omitted = _fitting(snapshot)
     return publishable(
         Compaction(
             candidate=content.candidate,
             snapshot_id=snapshot.artifact_id,
-            sensitivity=sensitivity,
+            sensitivity=max(content.sensitivity, proposal.content.sensitivity) if proposal else content.sensitivity,
             budget_bytes=content.budget_bytes,
             used_bytes=sum(extract.cost_bytes for extract in extracts),
-            extracts=extracts,
-            omitted_node_ids=omitted,
+            extracts=tuple(sorted(extracts, key=lambda extract: extract.node_id)),
+            omitted_node_ids=tuple(sorted(omitted)),
             unresolved_contradiction_ids=content.unresolved_contradiction_ids,
             host_summary_proposal_id=proposal.artifact_id if proposal else None,
         )
@@ -68,57 +65,32 @@ def _verify_proposal(proposal: HostSummaryProposal, snapshot: Artifact[Snapshot]
             raise Refused(Reason.PROPOSAL_INVALID, message, at=("content", "claims", position))
 
 
-def _verify_node(node: Node, as_of: str, sources: Sources) -> None:
-    _, text = rules.observe_member(sources, node)
-    if text != node.text:
-        raise Unreadable(Reason.CHANGED, "the selected text is not that of the Snapshot")
-    if not node.freshness.holds_at(as_of):
-        raise Unreadable(Reason.STALE, f"holds until {node.freshness.valid_until}; as_of is {as_of}")
-    rules.observe_provenance(sources, node.locator.root_scope, node.provenance)
-
-
-def _contradictions(content: Snapshot) -> Mapping[str, list[str]]:
-    """The ids of the contradictions at every node, ascending."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for edge in content.edges:
-        if edge.edge_type is EdgeType.CONTRADICTS:
-            found[edge.source_node_id].append(edge.edge_id)
-            found[edge.target_node_id].append(edge.edge_id)
-    return found
-
-
-def _fitting(content: Snapshot, contradictions: Mapping[str, list[str]]) -> tuple[list[Node], tuple[str, ...]]:
-    """The nodes whose extracts fit the budget, and the ids of the others, each ascending.
+def _fitting(snapshot: Artifact[Snapshot]) -> tuple[list[Extract], list[str]]:
+    """The extracts that fit the budget, and the ids of the nodes that do not.
 
     A Snapshot that parses leaves room for all of them, since a text costs less than its node; the order in which they
     would be taken otherwise is that of FORMAT 10.
     """
-
-    def order(pair: tuple[Node, Decision]) -> tuple[bool, int, int, int, int, int, str]:
-        node, rank = pair[0], pair[1].rank
-        first = node.required or node.node_id in contradictions
-        return not first, rank.phase, rank.authority_rank, rank.graph_distance, -rank.lexical_score, rank.sensitivity_rank, node.node_id
-
-    left, kept, omitted = content.budget_bytes, [], []
-    for node, _ in sorted(zip(content.nodes, content.selected, strict=True), key=order):
+    order, disputes = ranks(snapshot), incidence(contradictions(snapshot))
+    left = snapshot.content.budget_bytes
+    extracts: list[Extract] = []
+    omitted: list[str] = []
+    for node in sorted(snapshot.content.nodes, key=lambda node: order[node.node_id]):
         size = len(canonical.encode(node.text))
-        if node.required or node.node_id in contradictions or size <= left:
-            kept.append(node)
-            left -= size
-        else:
+        if not node.required and node.node_id not in disputes and size > left:
             omitted.append(node.node_id)
-    return sorted(kept, key=lambda node: node.node_id), tuple(sorted(omitted))
-
-
-def _extract(node: Node, contradictions: tuple[str, ...]) -> Extract:
-    return Extract(
-        node_id=node.node_id,
-        source_id=node.source_id,
-        text=node.text,
-        text_sha256=node.text_sha256,
-        authority=node.authority,
-        sensitivity=node.sensitivity,
-        required=node.required,
-        contradiction_ids=contradictions,
-        cost_bytes=len(canonical.encode(node.text)),
-    )
+            continue
+        left -= size
+        extract = Extract(
+            node_id=node.node_id,
+            source_id=node.source_id,
+            text=node.text,
+            text_sha256=node.text_sha256,
+            authority=node.authority,
+            sensitivity=node.sensitivity,
+            required=node.required,
+            contradiction_ids=tuple(edge.edge_id for edge in disputes.get(node.node_id, ())),
+            cost_bytes=size,
+        )
+        extracts.append(extract)
+    return extracts, omitted

@@ -20,11 +20,11 @@ from sdaqf_tasks.context import excerpts
 from sdaqf_tasks.context.excerpts import Span
 from sdaqf_tasks.context.listing import File, Listing, also
 from sdaqf_tasks.context.staleness import Held
-from sdaqf_tasks.errors import Invalid, Malformed, Reason, SdaqfError, Unreadable
+from sdaqf_tasks.errors import Invalid, Malformed, Reason, SdaqfError, Unreadable, shown
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import CONTEXT_BYTES, NODES, Artifact, Manifest, Relationship, convert, publishable
 from sdaqf_tasks.formats.declaration import SPECIFICATION, Declaration, Declared, Related, window
-from sdaqf_tasks.formats.entries import Spot, shown
+from sdaqf_tasks.formats.entries import Spot
 from sdaqf_tasks.formats.lockfile import Pin
 from sdaqf_tasks.formats.manifest_yaml import Defaults
 from sdaqf_tasks.formats.records import (

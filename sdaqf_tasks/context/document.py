@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sdaqf_tasks.errors import Reason, Refused
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import Artifact, Compaction, Extract, Snapshot
-from sdaqf_tasks.formats.records import Authority, Edge, EdgeType, Node, Sensitivity
+from sdaqf_tasks.formats.records import Authority, Edge, EdgeType, Metadata, Node, RootScope, Sensitivity
 
 UNTRUSTED = frozenset({Authority.UNTRUSTED_OBSERVATION, Authority.UNTRUSTED_PROPOSAL})
 SHOWN_DIGITS = 12
@@ -47,15 +47,16 @@ def passages(snapshot: Artifact[Snapshot], compaction: Artifact[Compaction]) -> 
     told = {passage.node.node_id for passage in found}
     if any(not {edge.source_node_id, edge.target_node_id} <= told for edge in contradictions(snapshot)):
         raise Refused(Reason.CHAIN_MISMATCH, "the Compaction lacks one end of a contradiction", at="content/extracts")
-    return sorted(found, key=_reading_order)
+    return sorted(found, key=lambda passage: reading_order(passage.node))
 
 
 QUOTED = ("source_id", "text", "text_sha256", "authority", "sensitivity", "required")
 """What an extract repeats of its node; the clearance is judged by it."""
 
 
-def _reading_order(passage: Passage) -> tuple[str, str, int, int]:
-    locator = passage.node.locator
+def reading_order(member: Metadata) -> tuple[str, str, int, int]:
+    """Root scope, path and lines: of distinct sources all different."""
+    locator = member.locator
     return locator.root_scope.value, locator.path, locator.line_start, locator.line_end
 
 
@@ -105,11 +106,11 @@ def fitting(
     TOO_LARGE where not even the head fits.
     """
     everything = passages(snapshot, compaction)
-    ranks = _ranks(snapshot)
-    ranked = sorted(everything, key=lambda passage: ranks[passage.node.node_id])
+    order = ranks(snapshot)
+    ranked = sorted(everything, key=lambda passage: order[passage.node.node_id])
 
     def cut(count: int) -> tuple[str, list[Passage]]:
-        shown = sorted(ranked[:count], key=_reading_order)
+        shown = sorted(ranked[:count], key=lambda passage: reading_order(passage.node))
         return _page(snapshot, compaction, title, everything, shown, f"they do not fit into {most or 0:,} bytes"), shown
 
     def size(count: int) -> int:
@@ -125,7 +126,7 @@ def fitting(
     return cut(count)
 
 
-def _ranks(snapshot: Artifact[Snapshot]) -> dict[str, tuple[object, ...]]:
+def ranks(snapshot: Artifact[Snapshot]) -> dict[str, tuple[object, ...]]:
     """The order of FORMAT 10 by node: required and contradicted first, then by rank."""
     disputed = {end for edge in contradictions(snapshot) for end in (edge.source_node_id, edge.target_node_id)}
     found: dict[str, tuple[object, ...]] = {}
@@ -198,10 +199,10 @@ def _quoted(passage: Passage, snapshot: Artifact[Snapshot]) -> list[str]:
     ]
 
 
-def cite(node: Node) -> str:
-    """`path:1-40`, the place that can be opened."""
-    locator = node.locator
-    root = "owner:" if locator.root_scope.value == "owner" else ""
+def cite(member: Metadata) -> str:
+    """`path:1-40`, the place that can be opened; owner files say so."""
+    locator = member.locator
+    root = "owner:" if locator.root_scope is RootScope.OWNER else ""
     return f"{root}{locator.path}:{locator.line_start}-{locator.line_end}"
 
 

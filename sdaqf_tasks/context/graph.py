@@ -7,10 +7,33 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from sdaqf_tasks.errors import Reason, Refused
-from sdaqf_tasks.formats.artifacts import Query
-from sdaqf_tasks.formats.records import Edge, EdgeType
+from sdaqf_tasks.formats.artifacts import Decision, Graph, Query, Selection
+from sdaqf_tasks.formats.records import Edge, EdgeType, Node
+
+
+def required(graph: Graph, query: Query) -> set[str]:
+    """The nodes that the Manifest or the Query requires themselves, whatever contradicts them."""
+    return {node.node_id for node in graph.nodes if node.required} | set(query.required_node_ids)
+
+
+class Chosen(NamedTuple):
+    """What a Selection takes of its Graph; mappings are by node id, `nodes` holds those left out too."""
+
+    nodes: dict[str, Node]
+    decisions: dict[str, Decision]
+    edges: list[Edge]
+    required: set[str]
+    component: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, graph: Graph, selection: Selection) -> Chosen:
+        decisions, edge_ids = {decision.node_id: decision for decision in selection.selected}, set(selection.selected_edge_ids)
+        edges = [edge for edge in graph.edges if edge.edge_id in edge_ids]
+        nodes = {node.node_id: node for node in graph.nodes}
+        return cls(nodes, decisions, edges, required(graph, selection.query), components(decisions, edges))
 
 
 def components(node_ids: Iterable[str], edges: Iterable[Edge]) -> dict[str, tuple[str, ...]]:

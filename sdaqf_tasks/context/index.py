@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from sdaqf_tasks.context import rules
+from sdaqf_tasks.context.document import reading_order
 from sdaqf_tasks.errors import Invalid, Reason, Refused, SdaqfError, Unreadable
 from sdaqf_tasks.formats.artifacts import CONTEXT_BYTES, Artifact, ExcludedSource, Graph, Manifest, check_canonical, publishable
-from sdaqf_tasks.formats.records import TEXT_CHARACTERS, Edge, EdgeType, Node, RootScope, Source, authority_fault, is_secret_shaped
+from sdaqf_tasks.formats.records import TEXT_CHARACTERS, Edge, EdgeType, Node, Source, authority_fault, is_secret_shaped
 from sdaqf_tasks.world import Sources
 
 
@@ -55,14 +56,10 @@ def index(manifest: Artifact[Manifest], sources: Sources, *, owner_root: bool = 
 def _verify_distinct(sources: tuple[Source, ...]) -> None:
     seen = set()
     for position, source in enumerate(sources):
-        locator = source.locator
-        place = (locator.root_scope, locator.path, locator.line_start, locator.line_end)
+        _, path, first, last = place = reading_order(source)
         if place in seen:
-            raise Refused(
-                Reason.DUPLICATE_LOCATOR,
-                f"{locator.path} lines {locator.line_start} to {locator.line_end} twice",
-                at=("content", "sources", position, "locator"),
-            )
+            at = ("content", "sources", position, "locator")
+            raise Refused(Reason.DUPLICATE_LOCATOR, f"{path} lines {first} to {last} twice", at=at)
         seen.add(place)
 
 
@@ -87,11 +84,7 @@ def _relate(content: Manifest, nodes: dict[str, Node], sources: Sources) -> list
     for position, relationship in enumerate(content.relationships):
         if relationship.source_id not in nodes or relationship.target_id not in nodes:
             continue
-        try:
-            rules.observe_provenance(sources, RootScope.REPOSITORY, relationship.provenance)
-        except Unreadable as error:
-            what = f"the provenance of a relationship ({relationship.edge_type.value})"
-            raise rules.unavailable(error, what, "content", "relationships", position) from None
+        rules.verify_relation(sources, relationship, "content", "relationships", position)
         ends = [nodes[relationship.source_id].node_id, nodes[relationship.target_id].node_id]
         if relationship.edge_type is EdgeType.CONTRADICTS:
             ends.sort()

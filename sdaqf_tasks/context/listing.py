@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from sdaqf_tasks.context import block, excerpts, globs
 from sdaqf_tasks.context.excerpts import Span
-from sdaqf_tasks.errors import Invalid, Reason, SdaqfError, Unreadable
+from sdaqf_tasks.errors import Invalid, Reason, SdaqfError, Unreadable, shown
 from sdaqf_tasks.formats.declaration import SPECIFICATION, Declaration, Declared
-from sdaqf_tasks.formats.entries import Spot, shown
+from sdaqf_tasks.formats.entries import Spot
 from sdaqf_tasks.formats.plain_yaml import nearest
 from sdaqf_tasks.formats.records import TEXT_CHARACTERS, RootScope, is_path
 from sdaqf_tasks.world import REFERENCE_BYTES, SOURCE_BYTES, Observed, Sources, Tree, decode

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from sdaqf_tasks.errors import Reason, Refused
+from sdaqf_tasks.context import chain
+from sdaqf_tasks.context.graph import required
 from sdaqf_tasks.formats.artifacts import Artifact, Graph, QualityReport, Selection, Snapshot, publishable
 
 
 def quality(graph: Artifact[Graph], selection: Artifact[Selection], snapshot: Artifact[Snapshot]) -> Artifact[QualityReport]:
     """The report about one chain. Raises `Refused` with CHAIN_MISMATCH where the three do not belong together."""
-    verify_links(graph, selection, snapshot)
+    chain.verify_links(graph, selection, snapshot)
     content = snapshot.content
-    required = {node.node_id for node in graph.content.nodes if node.required} | set(selection.content.query.required_node_ids)
-    present = {node.node_id for node in content.nodes}
+    wanted, present = required(graph.content, selection.content.query), {node.node_id for node in content.nodes}
     complete = sum(1 for node in content.nodes if node.provenance.references)
-    seen: set[str] = set()
-    redundant = 0
-    for node in content.nodes:
-        redundant += len(node.text.encode("utf-8")) if node.text_sha256 in seen else 0
-        seen.add(node.text_sha256)
+    distinct = {node.text_sha256: node.text for node in content.nodes}
+    redundant = sum(_size(node.text) for node in content.nodes) - sum(map(_size, distinct.values()))
     return publishable(
         QualityReport(
             candidate=content.candidate,
             snapshot_id=snapshot.artifact_id,
             sensitivity=content.sensitivity,
-            required_reference_recall=100 * len(required & present) // len(required) if required else 100,
+            required_reference_recall=100 * len(wanted & present) // len(wanted) if wanted else 100,
             stale_required_count=0,
             provenance_complete_count=complete,
             provenance_missing_count=len(content.nodes) - complete,
@@ -39,16 +36,5 @@ def quality(graph: Artifact[Graph], selection: Artifact[Selection], snapshot: Ar
     )
 
 
-def verify_links(graph: Artifact[Graph], selection: Artifact[Selection], snapshot: Artifact[Snapshot]) -> None:
-    """The three name one another. Whether their contents follow from one another is `snapshot`'s to say."""
-    chain = (
-        (selection.content.graph_id, graph.artifact_id, "the Selection is of another Graph"),
-        (snapshot.content.graph_id, graph.artifact_id, "the Snapshot is of another Graph"),
-        (snapshot.content.selection_id, selection.artifact_id, "the Snapshot is of another Selection"),
-        (snapshot.content.query_id, selection.content.query_id, "the Snapshot is of another Query"),
-        (selection.content.candidate, graph.content.candidate, "the Selection is of another candidate"),
-        (snapshot.content.candidate, graph.content.candidate, "the Snapshot is of another candidate"),
-    )
-    for given, wanted, message in chain:
-        if given != wanted:
-            raise Refused(Reason.CHAIN_MISMATCH, message)
+def _size(text: str) -> int:
+    return len(text.encode("utf-8"))

@@ -1,15 +1,16 @@
 """This module holds the policies that relate an artifact to the world: candidate, owner root, evidence (FORMAT 4 to 6).
 
-Each function returns nothing where the rule holds and raises `Refused` or `Unreadable` with the reason where it does not.
+Each function returns where the rule holds and raises `Refused` or `Unreadable` with the reason where it does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from sdaqf_tasks.errors import Malformed, Reason, Refused, SdaqfError, Unreadable
 from sdaqf_tasks.formats import canonical
-from sdaqf_tasks.formats.records import CandidateIdentity, Edge, FreshnessKind, Metadata, Provenance, RootScope
+from sdaqf_tasks.formats.artifacts import Relationship
+from sdaqf_tasks.formats.records import CandidateIdentity, Edge, FreshnessKind, Metadata, Node, Provenance, RootScope
 from sdaqf_tasks.world import SOURCE_BYTES, Sources, observe, observe_reference
 
 
@@ -43,19 +44,26 @@ def observe_member(sources: Sources, member: Metadata) -> tuple[bytes, str]:
     return data, text
 
 
+def verify_node(sources: Sources, node: Node, as_of: str) -> None:
+    """The text of a node is still that of its file, and holds at `as_of`. Its provenance is *not* looked at."""
+    if observe_member(sources, node)[1] != node.text:
+        raise Unreadable(Reason.CHANGED, "the selected text is not the one that was recorded")
+    if not node.freshness.holds_at(as_of):
+        raise Unreadable(Reason.STALE, f"holds until {node.freshness.valid_until}; as_of is {as_of}")
+
+
 def observe_provenance(sources: Sources, scope: RootScope, provenance: Provenance) -> None:
     """Every file that the provenance names is there, and is the one that was recorded."""
     for reference in provenance.references:
         observe_reference(sources, scope, reference)
 
 
-def verify_edges(sources: Sources, edges: Sequence[Edge]) -> None:
-    """The provenance of every edge, under the repository root whatever its ends are."""
-    for index, edge in enumerate(edges):
-        try:
-            observe_provenance(sources, RootScope.REPOSITORY, edge.provenance)
-        except Unreadable as error:
-            raise unavailable(error, f"the provenance of a relationship ({edge.edge_type.value})", "content", "edges", index) from None
+def verify_relation(sources: Sources, relation: Relationship | Edge, *at: str | int) -> None:
+    """The provenance of a relation, under the repository root whatever its ends are."""
+    try:
+        observe_provenance(sources, RootScope.REPOSITORY, relation.provenance)
+    except Unreadable as error:
+        raise unavailable(error, f"the provenance of a relationship ({relation.edge_type.value})", *at) from None
 
 
 def unavailable(error: SdaqfError, what: str, *at: str | int) -> Refused:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec import UNSET
 
-from sdaqf_tasks.errors import Invalid
+from sdaqf_tasks.errors import Invalid, shown
 from sdaqf_tasks.formats import plain_yaml
-from sdaqf_tasks.formats.entries import Spot, meant, members, shown, typed, words
+from sdaqf_tasks.formats.entries import Spot, meant, members, typed, words
 from sdaqf_tasks.formats.manifest_yaml import (
     BudgetEntry,
     Defaults,

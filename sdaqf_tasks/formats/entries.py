@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from sdaqf_tasks.errors import Reason, SdaqfError
+from sdaqf_tasks.errors import Reason, SdaqfError, shown
 from sdaqf_tasks.formats.manifest_yaml import BudgetEntry, Defaults, Expiry, Shape
 from sdaqf_tasks.formats.plain_yaml import Document, nearest
 from sdaqf_tasks.formats.records import Authority, EdgeType, Kind, RootScope, Sensitivity, is_secret_shaped
@@ -34,12 +34,6 @@ class Spot(NamedTuple):
     def unknown(self, word: str, known: Sequence[str]) -> SdaqfError:
         """The error to raise for a key that is none of `known`."""
         return self.at(word).fault(f"'{shown(word)}' is not known here{meant(word, known)}", todo=f"Known: {', '.join(known)}", key=True)
-
-
-def shown(text: str) -> str:
-    """`text` as a message may hold it: printable, at most 80 characters; of a longer one the end, which tells paths apart."""
-    safe = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[-80:])
-    return safe if len(safe) <= 80 and len(text) <= 80 else "…" + safe[-79:]
 
 
 def meant(word: str, known: Sequence[str]) -> str:

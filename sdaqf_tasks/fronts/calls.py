@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sdaqf_tasks.context import chain, rules
+from sdaqf_tasks.context.chain import compare as compare_snapshots
 from sdaqf_tasks.context.compact import compact as compact_snapshot
-from sdaqf_tasks.context.compare import compare as compare_snapshots
 from sdaqf_tasks.context.compile import compile as compile_manifest
 from sdaqf_tasks.context.document import document, verify_clearance
 from sdaqf_tasks.context.index import index as index_manifest

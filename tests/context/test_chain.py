@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from sdaqf_tasks.context import chain
+from sdaqf_tasks.context.chain import compare
 from sdaqf_tasks.context.compact import compact
-from sdaqf_tasks.context.compare import compare
 from sdaqf_tasks.context.quality import quality
 from sdaqf_tasks.context.select import select
 from sdaqf_tasks.context.snapshot import snapshot

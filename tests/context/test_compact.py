@@ -166,7 +166,7 @@ def test_a_text_that_is_not_in_the_file_has_changed() -> None:
     lie = seal(replace(content, nodes=tuple(node for node, _ in pairs), selected=tuple(decision for _, decision in pairs)))
     with pytest.raises(Refused) as caught:
         compact(lie, repository.world)
-    assert (caught.value.reason, caught.value.message) == (Reason.CHANGED, "a: the selected text is not that of the Snapshot")
+    assert (caught.value.reason, caught.value.message) == (Reason.CHANGED, "a: the selected text is not the one that was recorded")
 
 
 @pytest.mark.parametrize(("member", "value"), [("git_head", "0" * 40), ("digest", "0" * 64)])

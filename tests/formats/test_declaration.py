@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec import UNSET
 
-from sdaqf_tasks.errors import Reason, SdaqfError
+from sdaqf_tasks.errors import Reason, SdaqfError, shown
 from sdaqf_tasks.formats import declaration, plain_yaml
 from sdaqf_tasks.formats.declaration import Asked, Declared, as_time, duration, includes, is_manifest
-from sdaqf_tasks.formats.entries import Spot, shown
+from sdaqf_tasks.formats.entries import Spot
 from sdaqf_tasks.formats.manifest_yaml import BudgetEntry, Defaults, Expiry, QueryEntry
 from sdaqf_tasks.formats.records import Authority, EdgeType, Kind, RootScope, Sensitivity, instant
 from sdaqf_tasks.formats.schemas import schemas
