@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any, Generic, Literal, TypeVar, cast
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
@@ -24,40 +24,33 @@ from sdaqf_tasks.formats.records import (
     Authority,
     Body,
     CandidateIdentity,
-    ClaimedIds,
     Edge,
-    EdgeIds,
+    EdgeId,
     EdgeType,
-    GraphId,
     Kind,
-    ManifestId,
     Node,
     NodeId,
-    NodeIds,
-    ProposalIdOrNull,
     Prose100,
+    Prose500,
     Prose4000,
     Provenance,
-    QueryId,
-    Reasons,
     Record,
     RootScope,
-    SelectionId,
     Sensitivity,
     Sha256,
-    Sha256s,
-    SnapshotId,
     Source,
     SourceId,
-    Texts16,
     Texts128,
     Time,
     ascending,
     cost,
-    distinct_ends,
+    id_of,
+    must,
+    must_be_ends,
+    must_digest,
 )
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION: Final = "1.0"
 
 CONTEXT_BYTES = 8_388_608
 """The most that a budget may have, and the most text that a Graph may hold."""
@@ -70,28 +63,12 @@ Cost = Annotated[int, Meta(ge=1, le=CONTEXT_BYTES)]
 BudgetBytes = Annotated[int, Meta(ge=1_024, le=CONTEXT_BYTES)]
 Count = Annotated[int, Meta(ge=0, le=16_777_216)]
 
-
-def _many(fewest: int, most: int, **schema: Any) -> Meta:
-    return Meta(min_length=fewest, max_length=most, extra_json_schema={"uniqueItems": True} | schema)
-
-
-def _invalid(message: str, *at: str | int) -> Invalid:
-    return Invalid(Reason.CONTRACT_INVALID, message, at=at)
-
-
-def _ascending(values: Sequence[Any], *at: str) -> None:
-    try:
-        ascending(values)
-    except Invalid as error:
-        raise _invalid(error.message, *at, error.where) from None
-
-
-def _highest(members: Sequence[Source] | Sequence[Node], given: Sensitivity) -> None:
-    if max(member.sensitivity for member in members) is not given:
-        raise _invalid("is not the highest of its members", "sensitivity")
-
-
-# ---- Manifest -------------------------------------------------------------------------------------------------------
+GraphId = Annotated[str, id_of("CTX-GRAPH-")]
+QueryId = Annotated[str, id_of("CTX-QUERY-")]
+SnapshotId = Annotated[str, id_of("CTX-SNAPSHOT-")]
+NodeIds = Annotated[tuple[NodeId, ...], ascending(0, NODES)]
+EdgeIds = Annotated[tuple[EdgeId, ...], ascending(0, EDGES)]
+Texts16 = Annotated[tuple[Prose500, ...], ascending(0, 16)]
 
 
 class Relationship(Record, frozen=True, kw_only=True):
@@ -100,9 +77,8 @@ class Relationship(Record, frozen=True, kw_only=True):
     target_id: SourceId
     provenance: Provenance
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        distinct_ends(self.edge_type, self.source_id, self.target_id)
+    def check(self) -> None:
+        must_be_ends(self.edge_type, self.source_id, self.target_id)
 
 
 class Manifest(Record, frozen=True, kw_only=True):
@@ -110,21 +86,15 @@ class Manifest(Record, frozen=True, kw_only=True):
 
     candidate: CandidateIdentity
     sensitivity: Adoptable
-    sources: Annotated[tuple[Source, ...], _many(1, NODES)]
-    relationships: Annotated[tuple[Relationship, ...], _many(0, EDGES)]
+    sources: Annotated[tuple[Source, ...], ascending(1, NODES, "source_id")]
+    relationships: Annotated[tuple[Relationship, ...], ascending(0, EDGES, "edge_type", "source_id", "target_id")]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ascending([source.source_id for source in self.sources], "sources")
-        _highest(self.sources, self.sensitivity)
+    def check(self) -> None:
+        _must_be_highest(self.sensitivity, self.sources)
         known = {source.source_id for source in self.sources}
-        _ascending([(rel.edge_type.value, rel.source_id, rel.target_id) for rel in self.relationships], "relationships")
         for index, rel in enumerate(self.relationships):
-            if rel.source_id not in known or rel.target_id not in known:
-                raise _invalid("relates something that is no source here", "relationships", index)
-
-
-# ---- Graph ----------------------------------------------------------------------------------------------------------
+            related = rel.source_id in known and rel.target_id in known
+            must(related, "relates something that is no source here", "relationships", index)
 
 
 class ExcludedSource(Record, frozen=True, kw_only=True):
@@ -137,56 +107,43 @@ class Graph(Record, frozen=True, kw_only=True):
     """The sources of a Manifest with their text (FORMAT 3.8)."""
 
     candidate: CandidateIdentity
-    manifest_id: ManifestId
+    manifest_id: Annotated[str, id_of("CTX-MANIFEST-")]
     sensitivity: Adoptable
-    nodes: Annotated[tuple[Node, ...], _many(1, NODES)]
-    edges: Annotated[tuple[Edge, ...], _many(0, EDGES)]
-    excluded_sources: Annotated[tuple[ExcludedSource, ...], _many(0, NODES)]
+    nodes: Annotated[tuple[Node, ...], ascending(1, NODES, "node_id")]
+    edges: Annotated[tuple[Edge, ...], ascending(0, EDGES, "edge_id")]
+    excluded_sources: Annotated[tuple[ExcludedSource, ...], ascending(0, NODES, "source_id")]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_nodes(self.nodes, self.candidate, self.sensitivity)
-        if sum(len(node.text.encode("utf-8")) for node in self.nodes) > CONTEXT_BYTES:
-            raise _invalid(f"more than {CONTEXT_BYTES} bytes of text", "nodes")
-        _check_edges(self.edges, self.nodes)
-        _ascending([excluded.source_id for excluded in self.excluded_sources], "excluded_sources")
-        taken = {node.source_id for node in self.nodes}
-        if any(excluded.source_id in taken for excluded in self.excluded_sources):
-            raise _invalid("excludes the source of a node", "excluded_sources")
+    def check(self) -> None:
+        _check_graph(self)
+        size = sum(len(node.text.encode("utf-8")) for node in self.nodes)
+        must(size <= CONTEXT_BYTES, f"more than {CONTEXT_BYTES} bytes of text", "nodes")
+        excluded = {source.source_id for source in self.excluded_sources}
+        must(excluded.isdisjoint(node.source_id for node in self.nodes), "excludes the source of a node", "excluded_sources")
 
 
-def _check_nodes(nodes: Sequence[Node], candidate: CandidateIdentity, sensitivity: Sensitivity) -> None:
-    _ascending([node.node_id for node in nodes], "nodes")
-    if len({node.source_id for node in nodes}) != len(nodes):
-        raise _invalid("two nodes of one source", "nodes")
-    _highest(nodes, sensitivity)
-    check_canonical(nodes, candidate)
+def _check_graph(content: Graph | Snapshot) -> None:
+    nodes = {node.node_id for node in content.nodes}
+    must(len({node.source_id for node in content.nodes}) == len(nodes), "two nodes of one source", "nodes")
+    _must_be_highest(content.sensitivity, content.nodes)
+    check_canonical(content.nodes, content.candidate)
+    for index, edge in enumerate(content.edges):
+        joined = edge.source_node_id in nodes and edge.target_node_id in nodes
+        must(joined, "joins something that is no node here", "edges", index)
 
 
-def _check_edges(edges: Sequence[Edge], nodes: Sequence[Node]) -> None:
-    known = {node.node_id for node in nodes}
-    _ascending([edge.edge_id for edge in edges], "edges")
-    for index, edge in enumerate(edges):
-        if edge.source_node_id not in known or edge.target_node_id not in known:
-            raise _invalid("joins something that is no node here", "edges", index)
+def _must_be_highest(sensitivity: Sensitivity, members: Sequence[Source] | Sequence[Node]) -> None:
+    must(sensitivity is max(member.sensitivity for member in members), "is not the highest of its members", "sensitivity")
 
 
 def check_canonical(sources: Sequence[Node] | Sequence[Source], candidate: CandidateIdentity) -> None:
     """Raise `Invalid` unless exactly one member is the canonical specification that the candidate names (FORMAT 3.8)."""
     found = [source for source in sources if source.authority is Authority.CANONICAL_SPECIFICATION]
-    if len(found) != 1:
-        raise Invalid(Reason.CANONICAL_INVALID, f"{len(found)} canonical specifications; exactly one is needed")
-    (specification,) = found
-    if not (
-        specification.required
-        and specification.kind is Kind.SPECIFICATION
-        and specification.locator.root_scope is RootScope.REPOSITORY
-        and specification.locator.sha256 == candidate.source_spec_sha256
-    ):
-        raise Invalid(Reason.CANONICAL_INVALID, "the canonical specification is a required one of the repository, and the candidate's")
-
-
-# ---- Query and Selection --------------------------------------------------------------------------------------------
+    must(len(found) == 1, f"{len(found)} canonical specifications; exactly one is needed", reason=Reason.CANONICAL_INVALID)
+    for specification in found:
+        scope, digest = specification.locator.root_scope, specification.locator.sha256
+        here = scope is RootScope.REPOSITORY and digest == candidate.source_spec_sha256
+        what = "the canonical specification is a required one of the repository, and the candidate's"
+        must(specification.required and specification.kind is Kind.SPECIFICATION and here, what, reason=Reason.CANONICAL_INVALID)
 
 
 class Budget(Record, frozen=True, kw_only=True):
@@ -208,9 +165,7 @@ class Query(Record, frozen=True, kw_only=True):
     seed_node_ids: NodeIds
     identifiers: Texts128
     terms: Texts128
-    allowed_edge_types: Annotated[
-        tuple[EdgeType, ...], Meta(min_length=1, max_length=7, extra={"rule": ascending}, extra_json_schema={"uniqueItems": True})
-    ]
+    allowed_edge_types: Annotated[tuple[EdgeType, ...], ascending(1, 7)]
     budget: Budget
 
 
@@ -229,14 +184,12 @@ class Decision(Record, frozen=True, kw_only=True):
     """A node that was taken."""
 
     node_id: NodeId
-    reasons: Reasons
+    reasons: Annotated[tuple[Prose500, ...], ascending(1, 16)]
     rank: Rank
     cost_bytes: Cost
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.rank.node_id != self.node_id:
-            raise _invalid("is of another node", "rank", "node_id")
+    def check(self) -> None:
+        must(self.rank.node_id == self.node_id, "is of another node", "rank", "node_id")
 
 
 class Exclusion(Record, frozen=True, kw_only=True):
@@ -245,6 +198,10 @@ class Exclusion(Record, frozen=True, kw_only=True):
     node_id: NodeId
     reason: Prose100
     details: Texts16
+
+
+Decisions = Annotated[tuple[Decision, ...], Meta(min_length=1, max_length=NODES, extra_json_schema={"uniqueItems": True})]
+Exclusions = Annotated[tuple[Exclusion, ...], ascending(0, NODES, "node_id")]
 
 
 class Selection(Record, frozen=True, kw_only=True):
@@ -256,8 +213,8 @@ class Selection(Record, frozen=True, kw_only=True):
     query: Query
     as_of: Time
     sensitivity: Adoptable
-    selected: Annotated[tuple[Decision, ...], _many(1, NODES)]
-    excluded: Annotated[tuple[Exclusion, ...], _many(0, NODES)]
+    selected: Decisions
+    excluded: Exclusions
     selected_edge_ids: EdgeIds
     unresolved_contradiction_ids: EdgeIds
     edge_cost_bytes: Bytes
@@ -265,31 +222,15 @@ class Selection(Record, frozen=True, kw_only=True):
     budget_bytes: BudgetBytes
     traversal_truncated: bool
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.query_id != canonical.identity("CTX-QUERY-", self.query):
-            raise Invalid(Reason.IDENTITY_MISMATCH, "is not the identity of the query", at="query_id")
+    def check(self) -> None:
+        identity = canonical.identity("CTX-QUERY-", self.query)
+        must(self.query_id == identity, "is not the identity of the query", "query_id", reason=Reason.IDENTITY_MISMATCH)
         for name in ("candidate", "graph_id", "as_of"):
-            if getattr(self, name) != getattr(self.query, name):
-                raise _invalid("is not that of the query", name)
-        if self.budget_bytes != self.query.budget.budget_bytes:
-            raise _invalid("is not that of the query", "budget_bytes")
-        _check_excluded(self.excluded, {decision.node_id for decision in self.selected}, len(self.selected))
-        if self.used_bytes != sum(decision.cost_bytes for decision in self.selected) + self.edge_cost_bytes:
-            raise _invalid("is not the sum of what was taken", "used_bytes")
-        if self.used_bytes > self.budget_bytes:
-            raise _invalid("exceeds the budget", "used_bytes")
-
-
-def _check_excluded(excluded: Sequence[Exclusion], taken: set[str], count: int) -> None:
-    if len(taken) != count:
-        raise _invalid("one node twice", "selected")
-    _ascending([exclusion.node_id for exclusion in excluded], "excluded")
-    if any(exclusion.node_id in taken for exclusion in excluded):
-        raise _invalid("holds a node that was taken", "excluded")
-
-
-# ---- Snapshot -------------------------------------------------------------------------------------------------------
+            must(getattr(self, name) == getattr(self.query, name), "is not that of the query", name)
+        must(self.budget_bytes == self.query.budget.budget_bytes, "is not that of the query", "budget_bytes")
+        must(len({decision.node_id for decision in self.selected}) == len(self.selected), "one node twice", "selected")
+        _check_excluded(self)
+        _check_sum(self, "used_bytes", sum(decision.cost_bytes for decision in self.selected) + self.edge_cost_bytes, "what was taken")
 
 
 class Snapshot(Record, frozen=True, kw_only=True):
@@ -298,44 +239,45 @@ class Snapshot(Record, frozen=True, kw_only=True):
     candidate: CandidateIdentity
     graph_id: GraphId
     query_id: QueryId
-    selection_id: SelectionId
+    selection_id: Annotated[str, id_of("CTX-SELECTION-")]
     as_of: Time
     sensitivity: Adoptable
-    nodes: Annotated[tuple[Node, ...], _many(1, NODES)]
-    edges: Annotated[tuple[Edge, ...], _many(0, EDGES)]
-    selected: Annotated[tuple[Decision, ...], _many(1, NODES)]
-    excluded: Annotated[tuple[Exclusion, ...], _many(0, NODES)]
+    nodes: Annotated[tuple[Node, ...], ascending(1, NODES, "node_id")]
+    edges: Annotated[tuple[Edge, ...], ascending(0, EDGES, "edge_id")]
+    selected: Decisions
+    excluded: Exclusions
     unresolved_contradiction_ids: EdgeIds
     context_bytes: Bytes
     budget_bytes: BudgetBytes
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_nodes(self.nodes, self.candidate, self.sensitivity)
-        _check_edges(self.edges, self.nodes)
-        if [decision.node_id for decision in self.selected] != [node.node_id for node in self.nodes]:
-            raise _invalid("is not the sequence of the nodes", "selected")
-        costs = [cost(node) for node in self.nodes]
+    def check(self) -> None:
+        _check_graph(self)
+        same = [decision.node_id for decision in self.selected] == [node.node_id for node in self.nodes]
+        must(same, "is not the sequence of the nodes", "selected")
         for index, (decision, node) in enumerate(zip(self.selected, self.nodes, strict=True)):
-            if decision.cost_bytes != costs[index]:
-                raise _invalid("is not the cost of the node", "selected", index, "cost_bytes")
-            if (decision.rank.authority_rank, decision.rank.sensitivity_rank) != (node.authority.rank, node.sensitivity.rank):
-                raise _invalid("is not the rank of the node", "selected", index, "rank")
-        _check_excluded(self.excluded, {node.node_id for node in self.nodes}, len(self.nodes))
-        if self.unresolved_contradiction_ids != contradiction_ids(self.edges):
-            raise _invalid("is not the list of contradictions among the edges", "unresolved_contradiction_ids")
-        if self.context_bytes != sum(costs) + sum(map(cost, self.edges)):
-            raise _invalid("is not the sum of nodes and edges", "context_bytes")
-        if self.context_bytes > self.budget_bytes:
-            raise _invalid("exceeds the budget", "context_bytes")
+            must(decision.cost_bytes == cost(node), "is not the cost of the node", "selected", index, "cost_bytes")
+            ranks = (decision.rank.authority_rank, decision.rank.sensitivity_rank)
+            must(ranks == (node.authority.rank, node.sensitivity.rank), "is not the rank of the node", "selected", index, "rank")
+        _check_excluded(self)
+        given, found = self.unresolved_contradiction_ids, contradiction_ids(self.edges)
+        must(given == found, "is not the list of contradictions among the edges", "unresolved_contradiction_ids")
+        costs = sum(decision.cost_bytes for decision in self.selected) + sum(map(cost, self.edges))
+        _check_sum(self, "context_bytes", costs, "nodes and edges")
+
+
+def _check_excluded(content: Selection | Snapshot) -> None:
+    taken = {decision.node_id for decision in content.selected}
+    must(taken.isdisjoint(exclusion.node_id for exclusion in content.excluded), "holds a node that was taken", "excluded")
+
+
+def _check_sum(content: Selection | Snapshot | Compaction, name: str, found: int, of: str) -> None:
+    must(getattr(content, name) == found, f"is not the sum of {of}", name)
+    must(found <= content.budget_bytes, "exceeds the budget", name)
 
 
 def contradiction_ids(edges: Sequence[Edge]) -> tuple[str, ...]:
     """The ids of the `contradicts` edges, in the order given."""
     return tuple(edge.edge_id for edge in edges if edge.edge_type is EdgeType.CONTRADICTS)
-
-
-# ---- Compaction, proposal, quality ----------------------------------------------------------------------------------
 
 
 class Extract(Record, frozen=True, kw_only=True):
@@ -351,12 +293,9 @@ class Extract(Record, frozen=True, kw_only=True):
     contradiction_ids: EdgeIds
     cost_bytes: Cost
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.text_sha256 != canonical.digest(self.text.encode("utf-8")):
-            raise Invalid(Reason.IDENTITY_MISMATCH, "is not the digest of the text", at="text_sha256")
-        if self.cost_bytes != len(canonical.encode(self.text)):
-            raise _invalid("is not the cost of the text", "cost_bytes")
+    def check(self) -> None:
+        must_digest(self.text_sha256, self.text)
+        must(self.cost_bytes == len(canonical.encode(self.text)), "is not the cost of the text", "cost_bytes")
 
 
 class Compaction(Record, frozen=True, kw_only=True):
@@ -367,40 +306,32 @@ class Compaction(Record, frozen=True, kw_only=True):
     sensitivity: Adoptable
     budget_bytes: BudgetBytes
     used_bytes: Bytes
-    extracts: Annotated[tuple[Extract, ...], _many(1, NODES, contains={"properties": {"required": {"const": True}}})]
+    extracts: Annotated[tuple[Extract, ...], ascending(1, NODES, "node_id", contains={"properties": {"required": {"const": True}}})]
     omitted_node_ids: NodeIds
     unresolved_contradiction_ids: EdgeIds
-    host_summary_proposal_id: ProposalIdOrNull
+    host_summary_proposal_id: Annotated[str, id_of("CTX-HOST-SUMMARY-PROPOSAL-")] | None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ascending([extract.node_id for extract in self.extracts], "extracts")
-        if max(extract.sensitivity for extract in self.extracts).rank > self.sensitivity.rank:
-            raise _invalid("understates an extract", "sensitivity")
-        if not any(extract.required for extract in self.extracts):
-            raise _invalid("no extract is required", "extracts")
-        if {extract.node_id for extract in self.extracts} & set(self.omitted_node_ids):
-            raise _invalid("holds an extract", "omitted_node_ids")
-        if self.used_bytes != sum(extract.cost_bytes for extract in self.extracts):
-            raise _invalid("is not the sum of the extracts", "used_bytes")
-        if self.used_bytes > self.budget_bytes:
-            raise _invalid("exceeds the budget", "used_bytes")
+    def check(self) -> None:
+        highest = max(extract.sensitivity for extract in self.extracts)
+        must(highest.rank <= self.sensitivity.rank, "understates an extract", "sensitivity")
+        must(any(extract.required for extract in self.extracts), "no extract is required", "extracts")
+        omitted = set(self.omitted_node_ids)
+        must(omitted.isdisjoint(extract.node_id for extract in self.extracts), "holds an extract", "omitted_node_ids")
+        _check_sum(self, "used_bytes", sum(extract.cost_bytes for extract in self.extracts), "the extracts")
         ends = Counter(edge_id for extract in self.extracts for edge_id in extract.contradiction_ids)
-        if tuple(sorted(ends)) != self.unresolved_contradiction_ids or any(count != 2 for count in ends.values()):
-            raise _invalid("every contradiction has its two ends among the extracts", "unresolved_contradiction_ids")
+        paired = tuple(sorted(ends)) == self.unresolved_contradiction_ids and set(ends.values()) <= {2}
+        must(paired, "every contradiction has its two ends among the extracts", "unresolved_contradiction_ids")
 
 
 class Claim(Record, frozen=True, kw_only=True):
     """A sentence and the texts that it rests on. The two lists are each sorted; they are not parallel."""
 
     claim: Prose4000
-    source_node_ids: ClaimedIds
-    extract_sha256s: Sha256s
+    source_node_ids: Annotated[tuple[NodeId, ...], ascending(1, 64)]
+    extract_sha256s: Annotated[tuple[Sha256, ...], ascending(1, 64)]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(self.source_node_ids) != len(self.extract_sha256s):
-            raise _invalid("as many nodes as digests", "source_node_ids")
+    def check(self) -> None:
+        must(len(self.source_node_ids) == len(self.extract_sha256s), "as many nodes as digests", "source_node_ids")
 
 
 class HostSummaryProposal(Record, frozen=True, kw_only=True):
@@ -411,10 +342,8 @@ class HostSummaryProposal(Record, frozen=True, kw_only=True):
     sensitivity: Adoptable
     claims: Annotated[tuple[Claim, ...], Meta(min_length=1, max_length=256)]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.authority is not Authority.UNTRUSTED_PROPOSAL:
-            raise _invalid("a proposal is an untrusted-proposal", "authority")
+    def check(self) -> None:
+        must(self.authority is Authority.UNTRUSTED_PROPOSAL, "a proposal is an untrusted-proposal", "authority")
 
 
 class QualityReport(Record, frozen=True, kw_only=True):
@@ -437,8 +366,6 @@ class QualityReport(Record, frozen=True, kw_only=True):
     traversal_truncated: bool
 
 
-# ---- envelope -------------------------------------------------------------------------------------------------------
-
 Content = Manifest | Graph | Query | Selection | Snapshot | Compaction | HostSummaryProposal | QualityReport
 C = TypeVar("C", bound=Content)
 
@@ -457,19 +384,19 @@ PREFIXES: dict[type[Any], str] = {content: name.upper().replace("CONTEXT-", "CTX
 SMALL = frozenset({Manifest, Query, HostSummaryProposal})
 
 
-class Artifact(msgspec.Struct, Generic[C], frozen=True, kw_only=True):
+class Artifact(msgspec.Struct, Generic[C], frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A content with its identity. `seal` and `parse` alone make one."""
 
     artifact_id: str
     artifact_type: str
     content: C
-    schema_version: str = SCHEMA_VERSION
+    schema_version: Literal["1.0"]
 
 
 def seal(content: C) -> Artifact[C]:
     """The envelope of `content`, with the id that its canonical bytes give."""
-    kind = type(content)
-    return Artifact(artifact_id=canonical.identity(PREFIXES[kind], content), artifact_type=NAMES[kind], content=content)
+    name, identity = NAMES[type(content)], canonical.identity(PREFIXES[type(content)], content)
+    return Artifact(artifact_id=identity, artifact_type=name, content=content, schema_version=SCHEMA_VERSION)
 
 
 def render(artifact: Artifact[Any]) -> bytes:
@@ -491,27 +418,17 @@ def parse(data: bytes, wanted: type[C] | None = None) -> Artifact[C]:
 
     Raises `Malformed` or `Invalid` with the member's path; ARTIFACT_TYPE where it is another one than `wanted`.
     """
-    envelope = canonical.load(data)
-    if not isinstance(envelope, dict):
-        raise _invalid("an artifact is an object")
-    members = {"artifact_id", "artifact_type", "content", "schema_version"}
-    if missing := sorted(members - set(envelope)):
-        raise _invalid("is missing", missing[0])
-    if unknown := sorted(set(envelope) - members):
-        raise _invalid("an artifact has four members, and this is none of them", _shown(unknown[0]))
-    if envelope["schema_version"] != SCHEMA_VERSION:
-        raise _invalid("only 1.0 is known", "schema_version")
-    named = envelope["artifact_type"]
-    kind = TYPES.get(named) if isinstance(named, str) else None
-    if kind is None:
-        raise _invalid("no artifact type", "artifact_type")
+    envelope = convert(canonical.load(data), Artifact[Any])
+    named = envelope.artifact_type
+    must(named in TYPES, "no artifact type", "artifact_type")
+    kind = TYPES[named]
     if wanted is not None and kind is not wanted:
         raise Invalid(Reason.ARTIFACT_TYPE, f"a {NAMES[kind]}, where a {NAMES[wanted]} belongs", at="artifact_type")
     if kind in SMALL and len(data) > canonical.SMALL_BYTES:
         raise Malformed(Reason.TOO_LARGE, f"{len(data)} bytes; a {named} has at most {canonical.SMALL_BYTES}")
-    artifact = seal(convert(envelope["content"], kind, at=("content",)))
-    if envelope["artifact_id"] != artifact.artifact_id:
-        raise Invalid(Reason.IDENTITY_MISMATCH, "is not the identity of the content", at="artifact_id")
+    artifact = seal(convert(envelope.content, kind, at=("content",)))
+    same = envelope.artifact_id == artifact.artifact_id
+    must(same, "is not the identity of the content", "artifact_id", reason=Reason.IDENTITY_MISMATCH)
     return cast(Artifact[C], artifact)
 
 
@@ -524,16 +441,12 @@ def convert(value: Any, kind: type[R], *, at: tuple[str | int, ...] = ()) -> R:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `")
-        steps = [*at, *_steps(path.rstrip("`"))]
+        inside = path.rstrip("`").removeprefix("$").replace("[", ".").replace("]", "").split(".")  # as in `$.nodes[3].locator`
+        steps = [*at, *(_shown(step) for step in inside if step)]
         if isinstance(cause := error.__cause__, Invalid):
-            raise Invalid(cause.reason, cause.message, at=(*steps, *filter(None, cause.where.split("/")))) from None
+            raise Invalid(cause.reason, cause.message, at=(*steps, *filter(None, [cause.where]))) from None
         words, *member = _own_words(message)
-        raise _invalid(words, *steps, *member) from None
-
-
-def _steps(path: str) -> list[str]:
-    """The steps of a path that msgspec writes: `$.nodes[3].locator` is nodes, 3, locator."""
-    return [_shown(step) for step in path.removeprefix("$").replace("[", ".").replace("]", "").split(".") if step]
+        raise Invalid(Reason.CONTRACT_INVALID, words, at=(*steps, *member)) from None
 
 
 def _own_words(message: str) -> tuple[str, ...]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -36,6 +37,7 @@ INTEGER_DIGITS = 4_300
 
 _CHUNK = 500
 _LARGEST = 10**INTEGER_DIGITS - 1
+_TOO_DEEP = f"nested deeper than {DEPTH}"
 _TOO_LONG = f"an integer of more than {INTEGER_DIGITS} digits"
 
 
@@ -51,9 +53,12 @@ def load(data: bytes, limit: int = ARTIFACT_BYTES) -> Any:
     except UnicodeDecodeError as error:
         raise Malformed(Reason.NOT_UTF8, f"byte {error.start} is not UTF-8") from None
     try:
-        value = _parse(text, pairs=_unique, integer=_integer, number=_no_number)
-    except _Refusal:  # read again with marks in place of refusals: the check below says where they are
-        value = _parse(text, pairs=_unique_or_mark, integer=_integer_or_mark, number=_Mark.of_number)
+        value = json.loads(text, object_pairs_hook=_unique, parse_int=_integer, parse_float=_number, parse_constant=_number)
+    except json.JSONDecodeError as error:
+        why = "a byte-order mark" if text.startswith("\ufeff") else error.msg[:1].lower() + error.msg[1:]
+        raise Malformed(Reason.MALFORMED_JSON, why, at=f"{error.lineno}:{error.colno}") from None
+    except RecursionError:
+        raise Malformed(Reason.MALFORMED_JSON, _TOO_DEEP) from None
     _check(value)
     return value
 
@@ -95,34 +100,27 @@ def identity(prefix: str, value: Any) -> str:
     return prefix + digest(encode(value, of_records=True))
 
 
-class _Refusal(Exception):
-    """The fast pass met something; the slow one says where."""
+class _Fault(str):
+    """Why a part of the text was refused, in the place of its value: the check says where that is."""
 
-
-def _parse(text: str, *, pairs: Callable[[Any], Any], integer: Callable[[str], Any], number: Callable[[str], Any]) -> Any:
-    try:
-        return json.loads(text, object_pairs_hook=pairs, parse_int=integer, parse_float=number, parse_constant=number)
-    except json.JSONDecodeError as error:
-        why = "a byte-order mark" if text.startswith("\ufeff") else error.msg[:1].lower() + error.msg[1:]
-        raise Malformed(Reason.MALFORMED_JSON, why, at=f"{error.lineno}:{error.colno}") from None
-    except RecursionError:
-        raise Malformed(Reason.MALFORMED_JSON, f"nested deeper than {DEPTH}") from None
+    __slots__ = ()
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _Refusal
-    return found
+    if len(found) == len(pairs):
+        return found
+    twice = (key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+    return found | dict.fromkeys(twice, _Fault("a key twice in one object"))
 
 
-def _integer(literal: str) -> int:
+def _integer(literal: str) -> int | _Fault:
     # Counted by us: the interpreter's own limit can be set to anything.
     if len(literal) <= _CHUNK:
         return int(literal)
     digits = literal.removeprefix("-")
     if len(digits) > INTEGER_DIGITS:
-        raise _Refusal
+        return _Fault(_TOO_LONG)
     value = 0
     for start in range(0, len(digits), _CHUNK):
         part = digits[start : start + _CHUNK]
@@ -130,33 +128,8 @@ def _integer(literal: str) -> int:
     return -value if literal.startswith("-") else value
 
 
-def _no_number(literal: str) -> NoReturn:
-    raise _Refusal
-
-
-class _Mark:
-    """Stands in the slow pass where the fast one refused."""
-
-    def __init__(self, why: str) -> None:
-        self.why = why
-
-    @classmethod
-    def of_number(cls, literal: str) -> _Mark:
-        return cls(f"{literal[:20]} is not an integer")
-
-
-def _unique_or_mark(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, item in pairs:
-        found[key] = _Mark("a key twice in one object") if key in found else item
-    return found
-
-
-def _integer_or_mark(literal: str) -> Any:
-    try:
-        return _integer(literal)
-    except _Refusal:
-        return _Mark(_TOO_LONG)
+def _number(literal: str) -> _Fault:
+    return _Fault(f"{literal[:20]} is not an integer")
 
 
 def _dump(value: Any) -> bytes:
@@ -165,55 +138,46 @@ def _dump(value: Any) -> bytes:
 
 def _check(value: Any) -> None:
     """Bounds, keys, surrogates and number types of a plain value, level by level."""
-    count, depth, level = 0, 0, [value]
+    count, depth, level, faulty = 0, 0, [value], False
     while level:
         count += len(level)
         if depth > DEPTH:
-            raise Malformed(Reason.MALFORMED_JSON, f"nested deeper than {DEPTH}")
+            raise Malformed(Reason.MALFORMED_JSON, _TOO_DEEP)
         if count > VALUES:
             raise Malformed(Reason.MALFORMED_JSON, f"more than {VALUES} values")
-        below: list[Any] = []
-        for item in level:
-            if _fault(item):
-                _locate(value)
-            if isinstance(item, dict):
-                below.extend(item.values())
-            elif isinstance(item, list | tuple):
-                below.extend(item)
-        level, depth = below, depth + 1
+        faulty = faulty or any(map(_fault, level))
+        inside = [item for item in level if isinstance(item, dict | list | tuple)]
+        level = [part for item in inside for part in (item.values() if isinstance(item, dict) else item)]
+        depth += 1
+    if faulty:
+        path, why = next(_faults(value, ()))
+        raise Malformed(Reason.MALFORMED_JSON, why, at=tuple(ascii(str(step))[1:-1][:80] for step in path))
 
 
 def _fault(item: Any) -> str:
     """What is wrong with this one value, its members apart; empty where nothing is."""
     if isinstance(item, str):
-        return "" if item.isascii() or _is_text(item) else "a lone surrogate"
+        return item if isinstance(item, _Fault) else "" if is_text(item) else "a lone surrogate"
     if isinstance(item, dict):
         return "" if all(isinstance(key, str) and key.isascii() for key in item) else "a key outside ASCII"
     if isinstance(item, int):
         return "" if -_LARGEST <= item <= _LARGEST else _TOO_LONG
-    if isinstance(item, list | tuple) or item is None:
-        return ""
-    return item.why if isinstance(item, _Mark) else "only integers are numbers here"
+    return "" if isinstance(item, list | tuple) or item is None else "only integers are numbers here"
 
 
-def _is_text(text: str) -> bool:
+def _faults(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """The faulty values in reading order: where they stand, and why."""
+    if why := _fault(value):
+        yield path, why
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for step, part in parts:
+        yield from _faults(part, (*path, step))
+
+
+def is_text(text: str) -> bool:
+    """Whether the text can be written as UTF-8: it holds no lone surrogate."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _locate(root: Any) -> NoReturn:
-    """Raise `Malformed` at the first faulty value in reading order."""
-    stack: list[tuple[tuple[str | int, ...], Any]] = [((), root)]
-    while stack:
-        path, item = stack.pop()
-        if why := _fault(item):
-            shown = tuple(ascii(step)[1:-1][:80] if isinstance(step, str) else step for step in path)
-            raise Malformed(Reason.MALFORMED_JSON, why, at=shown)
-        if isinstance(item, dict):
-            stack.extend(((*path, key), child) for key, child in reversed(item.items()))
-        elif isinstance(item, list | tuple):
-            stack.extend(((*path, index), child) for index, child in reversed(list(enumerate(item))))
-    raise Malformed(Reason.MALFORMED_JSON, "not strict JSON")

@@ -7,12 +7,14 @@ and number bounds are `Meta`; a rule about text or order is a function named in 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import enum
 import functools
 import re
 import typing
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
@@ -21,66 +23,60 @@ from msgspec import Meta
 from sdaqf_tasks.errors import Invalid, Reason
 from sdaqf_tasks.formats import canonical
 
-# ---- text -----------------------------------------------------------------------------------------------------------
-
 SECRET = re.compile(r"AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}|-----BEGIN (?:RSA |EC |OPENSSH )?PRIVATE KEY-----")
 """The three shapes that no stored text may hold."""
 
 TEXT_CHARACTERS = 65_536
 """Characters that a selected text may have."""
 
-_PATH = re.compile(r"[A-Za-z0-9._/-]+")
-_DEVICES = frozenset({"CON", "PRN", "AUX", "NUL", *(f"{name}{n}" for name in ("COM", "LPT") for n in range(1, 10))})
-_TIME = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?Z")
-_ID = re.compile(r"CTX-[A-Z-]+-[0-9A-F]{64}")
-_SHA256 = re.compile(r"[0-9A-F]{64}")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+END = r"$(?!\n)"
+"""The end of a schema pattern, for engines whose `$` matches before a final line feed."""
+
+PATH_PATTERN = (
+    r"^(?!/)(?!.*//)(?!.*(?:^|/)\.{1,2}(?:/|$))(?!.*(?:^|/)~)(?!.*\.(?:/|$))"
+    r"(?!.*(?:^|/)(?:[Cc][Oo][Nn]|[Pp][Rr][Nn]|[Aa][Uu][Xx]|[Nn][Uu][Ll]|[Cc][Oo][Mm][1-9]|[Ll][Pp][Tt][1-9])(?:\.|/|$))"
+    r"[A-Za-z0-9._/-]+" + END
+)
+"""What a PATH is (FORMAT 3.2), but for the slash at the end, which the runtime alone refuses."""
+
+TIME_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z" + END
+
+_PATH, _TIME = re.compile(PATH_PATTERN), re.compile(TIME_PATTERN)
+
+Rule = Callable[[Any], None]
+"""Raises `Invalid` for a value that breaks it."""
 
 
-def _invalid(message: str, *at: str | int) -> Invalid:
-    return Invalid(Reason.CONTRACT_INVALID, message, at=at)
+def must(holds: bool, message: str, *at: str | int, reason: Reason = Reason.CONTRACT_INVALID) -> None:
+    """Raise `Invalid` at the member unless what the contract says `holds`."""
+    if not holds:
+        raise Invalid(reason, message, at=at)
 
 
 def is_secret_shaped(text: str) -> bool:
     return SECRET.search(text) is not None
 
 
-def _clean(text: str) -> None:
-    """The part that every text rule shares, blankness apart."""
-    if "\0" in text:
-        raise _invalid("U+0000 in a text")
-    if not text.isascii():
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise _invalid("a lone surrogate in a text") from None
-    if is_secret_shaped(text):
-        raise Invalid(Reason.SECRET_SHAPED, "looks like a key or a token")
+def _body(text: str) -> None:
+    must("\0" not in text, "U+0000 in a text")
+    must(canonical.is_text(text), "a lone surrogate in a text")
+    must(not is_secret_shaped(text), "looks like a key or a token", reason=Reason.SECRET_SHAPED)
 
 
 def _prose(text: str) -> None:
-    if not text.strip():  # str.strip takes exactly the blank set of FORMAT 3.1
-        raise _invalid("blank")
-    _clean(text)
+    must(bool(text.strip()), "blank")  # str.strip takes exactly the blank set of FORMAT 3.1
+    _body(text)
 
 
 def _line(text: str) -> None:
     _prose(text)
-    if "\r" in text or "\n" in text:
-        raise _invalid("more than one line")
+    must("\r" not in text and "\n" not in text, "more than one line")
 
 
 def _path(text: str) -> None:
     _line(text)
-    if not _PATH.fullmatch(text):
-        raise _invalid("not a portable path: only A-Z a-z 0-9 . _ / - are")
-    for component in text.split("/"):
-        if component in ("", ".", ".."):
-            raise _invalid("not a portable path: relative, without empty, . or .. components")
-        if component.endswith("."):
-            raise _invalid("not a portable path: a component ends with a dot")
-        if component.split(".", 1)[0].upper() in _DEVICES:
-            raise _invalid("not a portable path: a component is a device name on Windows")
+    portable = "relative, of A-Z a-z 0-9 . _ - /, no component empty, ., .., ending in a dot, or a device of Windows"
+    must(_PATH.match(text) is not None and not text.endswith("/"), f"not a portable path: {portable}")
 
 
 def is_path(text: str) -> bool:
@@ -94,14 +90,11 @@ def is_path(text: str) -> bool:
 
 def instant(text: str) -> datetime.datetime:
     """The moment that a TIME names, in UTC with microseconds. Raises `Invalid` where it is none (FORMAT 3.3)."""
-    found = _TIME.fullmatch(text)
-    if not found:
-        raise _invalid("not a time of the form YYYY-MM-DDThh:mm:ssZ")
-    try:
-        year, month, day, hour, minute, second = (int(digits) for digits in found.groups()[:6])
-        return datetime.datetime(year, month, day, hour, minute, second, int((found[7] or "0").ljust(6, "0")))
-    except ValueError:
-        raise _invalid("no such date or time of day") from None
+    must(_TIME.match(text) is not None, "not a time of the form YYYY-MM-DDThh:mm:ssZ")
+    with contextlib.suppress(ValueError):
+        if text[11:13] != "24":  # which some versions of Python take for the next midnight
+            return datetime.datetime.fromisoformat(text[:-1])
+    raise Invalid(Reason.CONTRACT_INVALID, "no such date or time of day")
 
 
 def _time(text: str) -> None:
@@ -109,61 +102,18 @@ def _time(text: str) -> None:
     instant(text)
 
 
-def _sha256(text: str) -> None:
-    if not _SHA256.fullmatch(text):
-        raise _invalid("not a SHA-256 in 64 uppercase hexadecimal digits")
+def _text(rule: Rule, longest: int, *, shortest: int = 1, pattern: str = "") -> Meta:
+    schema = {"pattern": pattern} if pattern else None
+    return Meta(min_length=shortest, max_length=longest, extra={"rule": rule}, extra_json_schema=schema)
 
 
-def _commit(text: str) -> None:
-    if not _COMMIT.fullmatch(text):
-        raise _invalid("not a commit id in 40 lowercase hexadecimal digits")
+def _digits(pattern: str, what: str) -> Meta:
+    shape = re.compile(pattern)
 
+    def rule(text: str) -> None:
+        must(shape.fullmatch(text) is not None, f"not {what}")
 
-def _id(prefix: str, text: str) -> None:
-    _line(text)
-    # Loose on purpose: the reference takes any id that starts so (FORMAT 3.1, "loose IDs").
-    if not (_ID.fullmatch(text) and text.startswith(prefix)):
-        raise _invalid(f"not an id {prefix}… with 64 uppercase hexadecimal digits")
-
-
-def ascending(values: Sequence[Any], what: str = "") -> None:
-    """Raise `Invalid` at the first value that is not greater than the one before it."""
-    for index in range(1, len(values)):
-        if not values[index - 1] < values[index]:
-            raise _invalid(f"not ascending{what}", index)
-
-
-def _each(rule: Callable[[Any], None], values: Sequence[Any]) -> None:
-    for index, value in enumerate(values):
-        try:
-            rule(value)
-        except Invalid as error:
-            raise Invalid(error.reason, error.message, at=(index,)) from None
-    ascending(values)
-
-
-def _text(rule: Callable[[str], None], longest: int, *, pattern: str = "", shortest: int = 1) -> Meta:
-    schema: dict[str, Any] = {"pattern": pattern} if pattern else {}
-    return Meta(min_length=shortest, max_length=longest, extra={"rule": rule}, extra_json_schema=schema or None)
-
-
-def _list_of(rule: Callable[[Any], None], fewest: int, most: int) -> Meta:
-    return Meta(min_length=fewest, max_length=most, extra={"rule": functools.partial(_each, rule)}, extra_json_schema={"uniqueItems": True})
-
-
-def _if_any(rule: Callable[[Any], None]) -> Meta:
-    return Meta(extra={"rule": lambda value: None if value is None else rule(value)})
-
-
-END = r"$(?!\n)"
-"""The end of a schema pattern, for engines whose `$` matches before a final line feed."""
-
-PATH_PATTERN = (
-    r"^(?!/)(?!.*//)(?!.*(?:^|/)\.{1,2}(?:/|$))(?!.*(?:^|/)~)(?!.*\.(?:/|$))"
-    r"(?!.*(?:^|/)(?:[Cc][Oo][Nn]|[Pp][Rr][Nn]|[Aa][Uu][Xx]|[Nn][Uu][Ll]|[Cc][Oo][Mm][1-9]|[Ll][Pp][Tt][1-9])(?:\.|/|$))"
-    r"[A-Za-z0-9._/-]+" + END
-)
-TIME_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z" + END
+    return Meta(extra={"rule": rule}, extra_json_schema={"pattern": f"^{pattern}{END}"})
 
 
 def id_pattern(prefix: str) -> str:
@@ -171,41 +121,42 @@ def id_pattern(prefix: str) -> str:
     return f"^{prefix}[0-9A-F]{{64}}{END}"
 
 
-def _id_meta(prefix: str) -> Meta:
-    return _text(functools.partial(_id, prefix), 128, pattern=id_pattern(prefix))
+def id_of(prefix: str) -> Meta:
+    """An id that begins with `prefix`. Loose on purpose, as the reference is (FORMAT 3.1, "loose IDs")."""
+    shape = re.compile(rf"{prefix}(?:[A-Z-]*-)?[0-9A-F]{{64}}")
+
+    def rule(text: str) -> None:
+        _line(text)
+        must(shape.fullmatch(text) is not None, f"not an id {prefix}… with 64 uppercase hexadecimal digits")
+
+    return _text(rule, 128, pattern=id_pattern(prefix))
+
+
+def ascending(fewest: int, most: int, *by: str, **schema: Any) -> Meta:
+    """A list of so many values, each greater than the one before it: by the members that are named, or as it is."""
+    key = attrgetter(*by) if by else lambda value: value
+
+    def rule(values: Sequence[Any]) -> None:
+        keys = [key(value) for value in values]
+        for index in range(1, len(keys)):
+            must(keys[index - 1] < keys[index], "not ascending", index)
+
+    return Meta(min_length=fewest, max_length=most, extra={"rule": rule}, extra_json_schema={"uniqueItems": True} | schema)
 
 
 Prose100 = Annotated[str, _text(_prose, 100)]
 Prose500 = Annotated[str, _text(_prose, 500)]
 Prose4000 = Annotated[str, _text(_prose, 4_000)]
-Body = Annotated[str, _text(_clean, TEXT_CHARACTERS, shortest=0)]
+Body = Annotated[str, _text(_body, TEXT_CHARACTERS, shortest=0)]
 Path = Annotated[str, _text(_path, 240, pattern=PATH_PATTERN)]
 Time = Annotated[str, _text(_time, 40, pattern=TIME_PATTERN)]
-TimeOrNull = Annotated[Time | None, _if_any(_time)]
-Sha256 = Annotated[str, Meta(extra={"rule": _sha256}, extra_json_schema={"pattern": "^[0-9A-F]{64}" + END})]
-Commit = Annotated[str, Meta(extra={"rule": _commit}, extra_json_schema={"pattern": "^[0-9a-f]{40}" + END})]
-
-ManifestId = Annotated[str, _id_meta("CTX-MANIFEST-")]
-GraphId = Annotated[str, _id_meta("CTX-GRAPH-")]
-QueryId = Annotated[str, _id_meta("CTX-QUERY-")]
-SelectionId = Annotated[str, _id_meta("CTX-SELECTION-")]
-SnapshotId = Annotated[str, _id_meta("CTX-SNAPSHOT-")]
-SourceId = Annotated[str, _id_meta("CTX-SOURCE-")]
-NodeId = Annotated[str, _id_meta("CTX-NODE-")]
-EdgeId = Annotated[str, _id_meta("CTX-EDGE-")]
-ProposalId = Annotated[str, _id_meta("CTX-HOST-SUMMARY-PROPOSAL-")]
-ProposalIdOrNull = Annotated[ProposalId | None, _if_any(functools.partial(_id, "CTX-HOST-SUMMARY-PROPOSAL-"))]
-
-Texts16 = Annotated[tuple[Prose500, ...], _list_of(_prose, 0, 16)]
-Texts64 = Annotated[tuple[Prose500, ...], _list_of(_prose, 0, 64)]
-Texts128 = Annotated[tuple[Prose500, ...], _list_of(_prose, 0, 128)]
-Reasons = Annotated[tuple[Prose500, ...], _list_of(_prose, 1, 16)]
-Sha256s = Annotated[tuple[Sha256, ...], _list_of(_sha256, 1, 64)]
-NodeIds = Annotated[tuple[NodeId, ...], _list_of(functools.partial(_id, "CTX-NODE-"), 0, 4_096)]
-ClaimedIds = Annotated[tuple[NodeId, ...], _list_of(functools.partial(_id, "CTX-NODE-"), 1, 64)]
-EdgeIds = Annotated[tuple[EdgeId, ...], _list_of(functools.partial(_id, "CTX-EDGE-"), 0, 16_384)]
-
-# ---- enumerations ---------------------------------------------------------------------------------------------------
+Sha256 = Annotated[str, _digits("[0-9A-F]{64}", "a SHA-256 in 64 uppercase hexadecimal digits")]
+Commit = Annotated[str, _digits("[0-9a-f]{40}", "a commit id in 40 lowercase hexadecimal digits")]
+SourceId = Annotated[str, id_of("CTX-SOURCE-")]
+NodeId = Annotated[str, id_of("CTX-NODE-")]
+EdgeId = Annotated[str, id_of("CTX-EDGE-")]
+Texts64 = Annotated[tuple[Prose500, ...], ascending(0, 64)]
+Texts128 = Annotated[tuple[Prose500, ...], ascending(0, 128)]
 
 
 class Ranked(enum.Enum):
@@ -246,8 +197,7 @@ class Sensitivity(Ranked):
 
 
 def _adoptable(sensitivity: Sensitivity) -> None:
-    if sensitivity is Sensitivity.SECRET_OR_PROHIBITED:
-        raise _invalid("secret-or-prohibited can never be adopted")
+    must(sensitivity is not Sensitivity.SECRET_OR_PROHIBITED, "secret-or-prohibited can never be adopted")
 
 
 _ADOPTABLE = [sensitivity.value for sensitivity in Sensitivity if sensitivity is not Sensitivity.SECRET_OR_PROHIBITED]
@@ -295,21 +245,41 @@ class FreshnessKind(enum.Enum):
     EXPIRES_AT = "expires-at"
 
 
-# ---- records --------------------------------------------------------------------------------------------------------
+def _below(step: str | int, rule: Rule, value: Any) -> None:
+    """Apply a rule to a part; `step` leads to it."""
+    try:
+        rule(value)
+    except Invalid as error:
+        raise Invalid(error.reason, error.message, at=(step, *filter(None, [error.where]))) from None
+
+
+def _each(rule: Rule, values: Sequence[Any]) -> None:
+    for index, value in enumerate(values):
+        _below(index, rule, value)
+
+
+def _if_any(rule: Rule, value: Any) -> None:
+    if value is not None:
+        rule(value)
+
+
+def _rules(hint: Any) -> list[Rule]:
+    """The rules of a type: those that it is annotated with, after those of its items, or of what may be None instead."""
+    if typing.get_origin(hint) is Annotated:
+        inner, *notes = typing.get_args(hint)
+        return [*_rules(inner), *(note.extra["rule"] for note in notes if note.extra)]
+    parts = [rule for part in typing.get_args(hint) for rule in _rules(part)]
+    return [functools.partial(_each if typing.get_origin(hint) is tuple else _if_any, rule) for rule in parts]
 
 
 @functools.cache
-def _rules(cls: type) -> tuple[tuple[str, Callable[[Any], None]], ...]:
-    found = []
-    for name, hint in typing.get_type_hints(cls, include_extras=True).items():
-        for meta in getattr(hint, "__metadata__", ()):
-            if isinstance(meta, Meta) and meta.extra and "rule" in meta.extra:
-                found.append((name, meta.extra["rule"]))
-    return tuple(found)
+def _fields(cls: type) -> tuple[tuple[str, Rule], ...]:
+    """The fields of a record that have a rule."""
+    return tuple((name, rule) for name, hint in typing.get_type_hints(cls, include_extras=True).items() for rule in _rules(hint))
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A closed JSON object. Building one applies the rule of every field; subclasses add what relates the fields.
+    """A closed JSON object. Building one applies the rule of every field, then `check`, which relates the fields.
 
     `schema` is what the JSON Schema says of an object beyond its fields.
     """
@@ -317,11 +287,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     schema: ClassVar[dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
-        for name, rule in _rules(type(self)):
-            try:
-                rule(getattr(self, name))
-            except Invalid as error:
-                raise Invalid(error.reason, error.message, at=f"{name}/{error.where}" if error.where else name) from None
+        for name, rule in _fields(type(self)):
+            _below(name, rule, getattr(self, name))
+        self.check()
+
+    def check(self) -> None:
+        """Raise `Invalid` unless the fields fit one another."""
 
     def without(self, *names: str) -> dict[str, Any]:
         """The fields, those named apart."""
@@ -348,10 +319,7 @@ class Provenance(Record, frozen=True, kw_only=True):
 
     producer: Prose100
     recorded_by: Prose100
-    references: Annotated[
-        tuple[ArtifactReference, ...],
-        Meta(min_length=1, max_length=64, extra={"rule": ascending}, extra_json_schema={"uniqueItems": True}),
-    ]
+    references: Annotated[tuple[ArtifactReference, ...], ascending(1, 64)]
 
 
 class Locator(Record, frozen=True, kw_only=True):
@@ -363,18 +331,16 @@ class Locator(Record, frozen=True, kw_only=True):
     line_start: Annotated[int, Meta(ge=1, le=1_000_000)]
     line_end: Annotated[int, Meta(ge=1, le=1_000_000)]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.line_end < self.line_start:
-            raise _invalid("ends before it starts", "line_end")
+    def check(self) -> None:
+        must(self.line_start <= self.line_end, "ends before it starts", "line_end")
 
 
 class Freshness(Record, frozen=True, kw_only=True):
     """How long a text holds. Both times are there exactly for `expires-at`; the window is inclusive."""
 
     kind: FreshnessKind
-    observed_at: TimeOrNull
-    valid_until: TimeOrNull
+    observed_at: Time | None
+    valid_until: Time | None
 
     schema = {
         "if": {"properties": {"kind": {"const": "expires-at"}}},
@@ -382,15 +348,13 @@ class Freshness(Record, frozen=True, kw_only=True):
         "else": {"properties": {"observed_at": {"type": "null"}, "valid_until": {"type": "null"}}},
     }
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.kind is not FreshnessKind.EXPIRES_AT:
-            if self.observed_at is not None or self.valid_until is not None:
-                raise _invalid("times are given for expires-at alone", "kind")
-        elif self.observed_at is None or self.valid_until is None:
-            raise _invalid("expires-at has both times", "kind")
-        elif instant(self.valid_until) < instant(self.observed_at):
-            raise _invalid("ends before it was observed", "valid_until")
+    def check(self) -> None:
+        times = [instant(time) for time in (self.observed_at, self.valid_until) if time is not None]
+        if self.kind is FreshnessKind.EXPIRES_AT:
+            must(len(times) == 2, "expires-at has both times", "kind")
+            must(times[0] <= times[1], "ends before it was observed", "valid_until")
+        else:
+            must(not times, "times are given for expires-at alone", "kind")
 
     def holds_at(self, as_of: str) -> bool:
         """Whether the text may be used at `as_of`; always, unless it expires."""
@@ -413,12 +377,10 @@ class Metadata(Record, frozen=True, kw_only=True):
     labels: Texts64
     required: bool
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.freshness.kind is FreshnessKind.IMMUTABLE and not (
-            self.locator.path.lower().endswith(".json") and self.authority.authoritative and self.refers_to_itself
-        ):
-            raise _invalid("immutable takes a .json file of an authoritative class that refers to itself", "freshness")
+    def check(self) -> None:
+        if self.freshness.kind is FreshnessKind.IMMUTABLE:
+            vouched = self.locator.path.lower().endswith(".json") and self.authority.authoritative and self.refers_to_itself
+            must(vouched, "immutable takes a .json file of an authoritative class that refers to itself", "freshness")
 
     @property
     def refers_to_itself(self) -> bool:
@@ -436,11 +398,11 @@ class Source(Metadata, frozen=True, kw_only=True):
     source_id: SourceId
     sensitivity: Adoptable = Sensitivity.OWNER_PRIVATE
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _same_id(self.source_id, "CTX-SOURCE-", self.metadata, "source_id")
-        if self.kind is Kind.TOOL_OBSERVATION and self.freshness.kind is not FreshnessKind.EXPIRES_AT:
-            raise _invalid("a tool-observation expires", "freshness")
+    def check(self) -> None:
+        super().check()
+        _must_identify(self.source_id, "CTX-SOURCE-", self.metadata, "source_id")
+        expires = self.freshness.kind is FreshnessKind.EXPIRES_AT
+        must(expires or self.kind is not Kind.TOOL_OBSERVATION, "a tool-observation expires", "freshness")
 
     @classmethod
     def seal(cls, **metadata: Any) -> Self:
@@ -455,12 +417,11 @@ class Node(Metadata, frozen=True, kw_only=True):
     text: Body
     text_sha256: Sha256
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _same_id(self.source_id, "CTX-SOURCE-", self.metadata, "source_id")
-        if self.text_sha256 != canonical.digest(self.text.encode("utf-8")):
-            raise Invalid(Reason.IDENTITY_MISMATCH, "is not the digest of the text", at="text_sha256")
-        _same_id(self.node_id, "CTX-NODE-", self.without("node_id"), "node_id")
+    def check(self) -> None:
+        super().check()
+        _must_identify(self.source_id, "CTX-SOURCE-", self.metadata, "source_id")
+        must_digest(self.text_sha256, self.text)
+        _must_identify(self.node_id, "CTX-NODE-", self.without("node_id"), "node_id")
         if fault := authority_fault(self):
             raise Invalid(fault, fault.when[:1].lower() + fault.when[1:].rstrip("."), at="authority")
 
@@ -479,48 +440,53 @@ class Edge(Record, frozen=True, kw_only=True):
     target_node_id: NodeId
     provenance: Provenance
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        distinct_ends(self.edge_type, self.source_node_id, self.target_node_id)
-        _same_id(self.edge_id, "CTX-EDGE-", self.without("edge_id"), "edge_id")
+    def check(self) -> None:
+        must_be_ends(self.edge_type, self.source_node_id, self.target_node_id)
+        _must_identify(self.edge_id, "CTX-EDGE-", self.without("edge_id"), "edge_id")
 
     @classmethod
     def seal(cls, **fields: Any) -> Self:
         return cls(edge_id=canonical.identity("CTX-EDGE-", fields), **fields)
 
 
-def distinct_ends(edge_type: EdgeType, source: str, target: str) -> None:
+def must_be_ends(edge_type: EdgeType, source: str, target: str) -> None:
     """Raise `Invalid` for a self loop, or for a contradiction whose ends do not ascend."""
-    if source == target:
-        raise _invalid("related to itself")
-    if edge_type is EdgeType.CONTRADICTS and not source < target:
-        raise _invalid("the ends of a contradiction ascend")
+    must(source != target, "related to itself")
+    must(source < target or edge_type is not EdgeType.CONTRADICTS, "the ends of a contradiction ascend")
 
 
-def _same_id(given: str, prefix: str, content: dict[str, Any], at: str) -> None:
-    if given != canonical.identity(prefix, content):
-        raise Invalid(Reason.IDENTITY_MISMATCH, "is not the identity of its content", at=at)
+def must_digest(given: str, text: str) -> None:
+    expected = canonical.digest(text.encode("utf-8"))
+    must(given == expected, "is not the digest of the text", "text_sha256", reason=Reason.IDENTITY_MISMATCH)
+
+
+def _must_identify(given: str, prefix: str, content: dict[str, Any], at: str) -> None:
+    expected = canonical.identity(prefix, content)
+    must(given == expected, "is not the identity of its content", at, reason=Reason.IDENTITY_MISMATCH)
+
+
+_ACCORD = frozenset({Kind.REQUIREMENT, Kind.DECISION, Kind.DESIGN})
+_AUTHORITATIVE = {
+    Authority.OWNER_APPROVED: (RootScope.OWNER, _ACCORD | {Kind.HANDOFF}),
+    Authority.CANONICAL_SPECIFICATION: (RootScope.REPOSITORY, {Kind.SPECIFICATION}),
+    Authority.ACCEPTED_PUBLIC_CONTRACT: (RootScope.REPOSITORY, _ACCORD),
+    Authority.VERIFIED_EVIDENCE: (RootScope.REPOSITORY, {Kind.EVIDENCE}),
+}
 
 
 def authority_fault(source: Metadata) -> Reason | None:
     """The first row of FORMAT 3.6's authority table that does not hold, as its exclusion reason; else nothing."""
-    authority, kind, scope = source.authority, source.kind, source.locator.root_scope
-    here, accord = scope is RootScope.REPOSITORY, {Kind.REQUIREMENT, Kind.DECISION, Kind.DESIGN}
-    if authority.authoritative and not source.refers_to_itself:
-        return Reason.PROVENANCE_INVALID
-    allowed = {
-        Authority.OWNER_APPROVED: not here
-        and kind in accord | {Kind.HANDOFF}
-        and source.provenance.producer == source.provenance.recorded_by == "Owner",
-        Authority.CANONICAL_SPECIFICATION: here and kind is Kind.SPECIFICATION,
-        Authority.ACCEPTED_PUBLIC_CONTRACT: here and kind in accord,
-        Authority.VERIFIED_EVIDENCE: here and kind is Kind.EVIDENCE,
-    }
-    if not allowed.get(authority, True):
-        return Reason.AUTHORITY_INVALID
-    if kind is Kind.TOOL_OBSERVATION and authority is not Authority.UNTRUSTED_OBSERVATION:
-        return Reason.AUTHORITY_INVALID
-    return None
+    authority, kind = source.authority, source.kind
+    if authority.authoritative:
+        if not source.refers_to_itself:
+            return Reason.PROVENANCE_INVALID
+        scope, kinds = _AUTHORITATIVE[authority]
+        if source.locator.root_scope is not scope or kind not in kinds:
+            return Reason.AUTHORITY_INVALID
+    names = {source.provenance.producer, source.provenance.recorded_by}
+    foreign = authority is Authority.OWNER_APPROVED and names != {"Owner"}
+    misplaced = kind is Kind.TOOL_OBSERVATION and authority is not Authority.UNTRUSTED_OBSERVATION
+    return Reason.AUTHORITY_INVALID if foreign or misplaced else None
 
 
 def cost(record: Node | Edge) -> int:

@@ -28,7 +28,7 @@ VALIDATORS = {name: Draft202012Validator(schema) for name, schema in SCHEMAS.ite
 LOOSE_ID = re.compile(r"CTX-[A-Z-]+-[0-9A-F]{64}")
 
 ALLOWED: list[tuple[str, str]] = [
-    ("1 paths", r"not a portable path: relative, without empty, \. or \.\. components"),
+    ("1 paths", r"not a portable path: .*"),
     ("3 blank", r"blank"),
     ("4 text", r"U\+0000 in a text|a lone surrogate|looks like a key or a token"),
     ("5 order", r"not ascending|one node twice"),
