@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from sdaqf_tasks.context import block, excerpts, globs
+from sdaqf_tasks.context import block, excerpts
 from sdaqf_tasks.context.excerpts import Span
 from sdaqf_tasks.errors import Invalid, Reason, SdaqfError, Unreadable, shown
+from sdaqf_tasks.formats import globs
 from sdaqf_tasks.formats.declaration import SPECIFICATION, Declaration, Declared
 from sdaqf_tasks.formats.entries import Spot
 from sdaqf_tasks.formats.plain_yaml import nearest

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from sdaqf_tasks.context import globs
 from sdaqf_tasks.errors import Reason, Refused, reason_of, shown
+from sdaqf_tasks.formats import globs
 from sdaqf_tasks.formats.artifacts import Artifact, Budget, Graph, Manifest, Query, publishable
 from sdaqf_tasks.formats.declaration import Asked, Declaration, Declared
 from sdaqf_tasks.formats.entries import Spot, meant

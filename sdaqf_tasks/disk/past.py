@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Collection, Sequence
 
 from sdaqf_tasks.disk.files import shown
-from sdaqf_tasks.disk.globs import glob
 from sdaqf_tasks.disk.repository import Repository
 from sdaqf_tasks.errors import Reason, Unreadable
+from sdaqf_tasks.formats.globs import compiled, in_order
 from sdaqf_tasks.formats.records import RootScope
 from sdaqf_tasks.world import REFERENCE_BYTES, Observed, Tree
 
@@ -27,7 +27,7 @@ class Past:
         self._blobs: dict[str, tuple[str, int]] = {}  # id and size, by path
         self._known: dict[str, bytes] = {}
         names: dict[str, list[str]] = {"120000": [], "160000": []}
-        excluded = [glob(pattern) for pattern in exclude]
+        excluded = [compiled(pattern, Reason.SETTINGS_INVALID) for pattern in exclude]
         listing = repository.history("ls-tree", "-r", "-l", "-z", "--full-tree", commit)
         for entry in listing.decode("utf-8", "surrogateescape").split("\0")[:-1]:
             (mode, _, blob, size), name = entry.partition("\t")[0].split(), entry.partition("\t")[2]
@@ -41,9 +41,9 @@ class Past:
             git_head=commit,
             repository_digest=hashlib.sha256(listing).hexdigest().upper(),
             committed=repository.committed(commit),
-            files=tuple(sorted(self._blobs, key=_order)),
-            links=tuple(sorted(names["120000"], key=_order)),
-            submodules=tuple(sorted(names["160000"], key=_order)),
+            files=tuple(sorted(self._blobs, key=in_order)),
+            links=tuple(sorted(names["120000"], key=in_order)),
+            submodules=tuple(sorted(names["160000"], key=in_order)),
         )
 
     def tree(self) -> Tree:
@@ -82,9 +82,3 @@ def converted(repository: Repository, paths: Collection[str]) -> frozenset[str]:
             if path not in modified or ends or (kept.startswith(_LFS) and not here.startswith(_LFS)):
                 found.add(path)
     return frozenset(found)
-
-
-def _order(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The order of the digest (FORMAT 4.3), which is that of globs."""
-    exact = tuple(name.split("/"))
-    return tuple(part.casefold() for part in exact), exact

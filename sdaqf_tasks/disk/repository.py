@@ -18,8 +18,8 @@ from typing import NamedTuple, Self
 
 from sdaqf_tasks.disk.files import Mark, Root, Walk, components, shown
 from sdaqf_tasks.disk.git import ANSWER_BYTES, Git
-from sdaqf_tasks.disk.globs import glob
 from sdaqf_tasks.errors import Reason, Refused, Unreadable
+from sdaqf_tasks.formats.globs import compiled, in_order
 from sdaqf_tasks.world import Tree
 
 UNTRACKED = "untracked:"
@@ -103,7 +103,7 @@ class Repository:
     ) -> None:
         self._patterns = sorted({*exclude, UNTRACKED} if exclude_untracked else set(exclude))
         self._tracked_only = UNTRACKED in self._patterns
-        self._excluded = [glob(pattern) for pattern in self._patterns if pattern != UNTRACKED]
+        self._excluded = [compiled(pattern, Reason.SETTINGS_INVALID) for pattern in self._patterns if pattern != UNTRACKED]
         self._limits = limits
         self._last: Observation | None = None
         self._committed: dict[str, str] = {}
@@ -201,7 +201,7 @@ class Repository:
         found = {entry.name: _checked(entry) for entry in listed if not self._left_out(entry)}
         if len(found) > self._limits.files:
             raise Refused(Reason.TREE_LIMIT, f"the tree has {len(found)} entries; limits.files is {self._limits.files}")
-        return tuple(sorted(found.values(), key=_order))
+        return tuple(sorted(found.values(), key=lambda entry: in_order(entry.name)))
 
     def _left_out(self, entry: Entry) -> bool:
         return (self._tracked_only and not entry.tracked) or any(means(entry.name) for means in self._excluded)
@@ -339,11 +339,6 @@ def _checked(entry: Entry) -> Entry:
     except Unreadable as error:
         raise Refused(Reason.TREE_ENTRY, error.message, at=shown(entry.name)) from None
     return entry
-
-
-def _order(entry: Entry) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    exact = tuple(entry.name.split("/"))
-    return tuple(part.casefold() for part in exact), exact
 
 
 def _text(name: bytes) -> str:

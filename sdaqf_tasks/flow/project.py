@@ -7,20 +7,19 @@ import os
 import re
 import tomllib
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from sdaqf_tasks.context import globs
 from sdaqf_tasks.disk.files import Root
 from sdaqf_tasks.disk.repository import Limits, Repository, find_top
 from sdaqf_tasks.disk.store import Store
-from sdaqf_tasks.errors import Invalid, Malformed, Reason, Refused, SdaqfError, Unreadable
-from sdaqf_tasks.formats import canonical, declaration, plain_yaml
+from sdaqf_tasks.errors import Finding, Invalid, Malformed, Reason, Refused, SdaqfError, Severity, Unreadable
+from sdaqf_tasks.formats import canonical, declaration, globs, plain_yaml
 from sdaqf_tasks.formats.declaration import DEFAULT, Declaration, as_time
 from sdaqf_tasks.formats.plain_yaml import Document, nearest
 from sdaqf_tasks.formats.records import instant
@@ -53,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     exclude_untracked: bool = False
     soon: str = "7d"
     limits: LimitSettings = LimitSettings()
-    policy: dict[str, Literal["error", "warning", "notice", "off"]] = {}
+    policy: dict[str, str] = {}
 
 
 class ManifestFile(NamedTuple):
@@ -287,12 +286,24 @@ def _settings(value: Any, name: str) -> Settings:
         soon = datetime.timedelta.max
     if soon > SOON:
         raise Invalid(Reason.SETTINGS_INVALID, "soon is not a duration such as 7d, of at most a hundred years", at=name)
+    _verify_policy(settings.policy, name)
     for pattern in settings.manifests:
         _verify_folder(pattern, "manifests", name)
     build, shards = (_verify_folder(getattr(settings, key), key, name) for key in ("build", "shards"))
     if f"{build}/".startswith(f"{shards}/") or f"{shards}/".startswith(f"{build}/"):
         raise Invalid(Reason.SETTINGS_INVALID, "build and shards are one inside the other", at=name, todo="Name two folders side by side.")
     return settings
+
+
+def _verify_policy(policy: Mapping[str, str], name: str) -> None:
+    """Codes are those of findings, levels those of severities."""
+    for words, known in ((policy, Finding), (policy.values(), Severity)):
+        for word in words:
+            if word not in (values := [member.value for member in known]):
+                close = nearest(word, values)
+                message = f"policy: {word[:60]!r} is no {'finding' if known is Finding else 'level'}"
+                todo = f"Known: {', '.join(values)}"
+                raise Invalid(Reason.SETTINGS_INVALID, message + (f"; did you mean {close}?" if close else ""), at=name, todo=todo)
 
 
 def _verify_folder(folder: str, key: str, name: str) -> str:

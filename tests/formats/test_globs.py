@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sdaqf_tasks.context.globs import compiled, matches
 from sdaqf_tasks.errors import Invalid, Reason
+from sdaqf_tasks.formats.globs import compiled, in_order, matches
 
 MEANT = (
     ("a.md", "a.md", True),
@@ -50,6 +50,20 @@ MEANT = (
     ("a+(b)|^$\\", "a+(b)|^$\\", True),
     ("*", "a\nb", True),
     ("*", "\udcff", True),
+    ("a", "a", True),
+    ("a", "A", False),
+    ("a", "b/a", False),
+    ("*a*", "bab", True),
+    ("*ab", "aab", True),
+    ("?", "\n", True),
+    ("*", "\udcff\n", True),
+    ("a/*", "a/b", True),
+    ("a/*", "a", False),
+    ("**", "a/b", True),
+    ("**/a/**", "b/a/c", True),
+    ("**/a/*/b", "a/a/x/b", True),
+    ("a/**/b/**/c", "a/b/c", True),
+    ("[ab]{c}.+", "[ab]{c}.+", True),
 )
 
 
@@ -59,7 +73,7 @@ def test_a_glob_means_whole_names(glob: str, name: str, meant: bool) -> None:
     assert compiled(glob)(name) is meant
 
 
-@pytest.mark.parametrize("glob", ["", "/a", "a/", "a//b", ".", "./a", "../a", "a/../b", "a/.."])
+@pytest.mark.parametrize("glob", ["", "/a", "a/", "a//b", ".", "./a", "../a", "a/../b", "a/..", "a\nb"])
 def test_a_glob_is_relative_and_has_whole_components(glob: str) -> None:
     with pytest.raises(Invalid) as refused:
         compiled(glob)
@@ -67,11 +81,22 @@ def test_a_glob_is_relative_and_has_whole_components(glob: str) -> None:
     assert refused.value.message == "a glob is relative to the top of the tree, without empty, . or .. components"
 
 
-@pytest.mark.parametrize("glob", ["**.py", "a**", "src/**b/c", "***", "a/***/b"])
+@pytest.mark.parametrize("glob", ["**.py", "a**", "**b", "src/**b/c", "***", "a/***/b"])
 def test_two_stars_stand_alone_between_slashes(glob: str) -> None:
     with pytest.raises(Invalid) as refused:
         compiled(glob)
     assert (refused.value.message, refused.value.todo) == ("** stands alone between slashes", "Write **/*.py, not **.py.")
+
+
+@pytest.mark.parametrize("glob", ["a//b", "a\nb", "**b"])
+def test_a_glob_of_the_settings_is_refused_as_one(glob: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        compiled(glob, Reason.SETTINGS_INVALID)
+    assert refused.value.reason is Reason.SETTINGS_INVALID
+
+
+def test_names_are_ordered_by_component_whatever_their_case() -> None:
+    assert sorted(["b", "B", "a.b", "a/b", "A/c", "a-b"], key=in_order) == ["a/b", "A/c", "a-b", "a.b", "B", "b"]
 
 
 def slowly(glob: list[str], name: list[str]) -> bool:
