@@ -25,20 +25,15 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from sdaqf_tasks.errors import Invalid, Malformed, Reason, SdaqfError
+from sdaqf_tasks.errors import Invalid, Malformed, Reason, SdaqfError, printable
 
 Value: TypeAlias = "dict[str, Value] | list[Value] | str | int | None"
 At: TypeAlias = tuple[int, int]
 """Line and column in characters, both from 0; what people see counts from 1."""
 
-BYTES = 1_048_576
-"""Bytes of a manifest, inclusive."""
-
-DEPTH = 32
-"""Mappings and lists inside one another, inclusive; the root is the first."""
-
-DIGITS = 18
-"""Digits of an integer, the sign not counted, inclusive."""
+BYTES = 1_048_576  # of a manifest, inclusive
+DEPTH = 32  # mappings and lists inside one another, inclusive; the root is the first
+DIGITS = 18  # of an integer, the sign not counted, inclusive
 
 _LIBYAML = (0, 2, 5)
 _WINDOW = 100
@@ -60,6 +55,11 @@ _CLOSE = "Close the quote on its line."
 _ALIGN = "Align the keys of a mapping and the dashes of a list; nothing follows a closing quote."
 _DEEP = (f"nested deeper than {DEPTH} levels", "Write it flatter.")
 _BLANK = ("a blank line above the text is longer than the text's indentation", "Remove the spaces from blank lines.")
+_CHARACTERS = {
+    "\t": ("a tab", "Indent and separate with spaces."),
+    "\r": ("a carriage return without a line feed", "Save the file with ordinary line ends."),
+    "\ufeff": ("a byte-order mark", "Save the file as UTF-8 without BOM."),
+}
 _SEVERAL = ("a second document begins, and a manifest is one", "Remove the line, or write a second file.")
 _STARTS = {
     "*": ("a plain value cannot begin with `*`, the sign of an alias", 'Quote globs that begin with a star: "*.py".'),
@@ -159,7 +159,13 @@ def load(data: bytes, name: str) -> Document:
     Raises `Malformed` with `name:line:column` and an excerpt: `too-large`, `not-utf8`, or `malformed-yaml` for
     everything else that PIPELINE 2 does not allow.
     """
-    text = _text(data, name)
+    if len(data) > BYTES:
+        raise Malformed(Reason.TOO_LARGE, f"{len(data)} bytes; a manifest has at most {BYTES}", at=_place(name, _LINE_ONE))
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        at, lines = _end_of(data[: error.start].decode("utf-8")), _lines(data.decode("utf-8", "backslashreplace"))
+        raise Malformed(Reason.NOT_UTF8, "this byte is not UTF-8", at=_place(name, at), excerpt=_excerpt(lines, at)) from None
     return _Reader(text, name).document()
 
 
@@ -168,34 +174,6 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     from difflib import get_close_matches  # rarely needed, and not cheap
 
     return next(iter(get_close_matches(word[:80], sorted(known), n=1)), None)
-
-
-def _text(data: bytes, name: str) -> str:
-    if len(data) > BYTES:
-        raise Malformed(Reason.TOO_LARGE, f"{len(data)} bytes; a manifest has at most {BYTES}", at=_place(name, _LINE_ONE))
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8")
-        lines = _lines(data.decode("utf-8", "backslashreplace"))
-        at = _end_of(before)
-        raise Malformed(Reason.NOT_UTF8, "this byte is not UTF-8", at=_place(name, at), excerpt=_excerpt(lines, at)) from None
-    if found := _FORBIDDEN.search(text):
-        message, todo = _forbidden(found[0])
-        raise _malformed(name, _lines(text), _end_of(text[: found.start()]), message, todo)
-    if not text.endswith("\n"):
-        raise _malformed(name, _lines(text), _end_of(text), "the file must end in a line feed", "End the last line with Enter.")
-    return text
-
-
-def _forbidden(character: str) -> tuple[str, str]:
-    if character == "\t":
-        return "a tab", "Indent and separate with spaces."
-    if character == "\r":
-        return "a carriage return without a line feed", "Save the file with ordinary line ends."
-    if character == "\ufeff":
-        return "a byte-order mark", "Save the file as UTF-8 without BOM."
-    return f"the character U+{ord(character):04X}", 'Remove it, or write it as an escape in double quotes, such as "\\u2028".'
 
 
 class _Around(NamedTuple):
@@ -212,11 +190,17 @@ class _Reader:
     def __init__(self, text: str, name: str) -> None:
         self._text = text
         self._name = name
-        self._lines = _lines(text)[:-1]
-        self._events = _parser(text, name)
+        self._lines = _lines(text)
         self._end = 0
 
     def document(self) -> Document:
+        if found := _FORBIDDEN.search(self._text):
+            written = (f"the character U+{ord(found[0]):04X}", 'Remove it, or write it as an escape in double quotes, such as "\\u2028".')
+            raise self._refusal(_end_of(self._text[: found.start()]), *_CHARACTERS.get(found[0], written))
+        if not self._text.endswith("\n"):
+            raise self._refusal(_end_of(self._text), "the file must end in a line feed", "End the last line with Enter.")
+        self._lines = self._lines[:-1]
+        self._events = _parser(self._text, self._name)
         self._next()  # the stream
         start = self._next()
         event = self._next() if type(start) is DocumentStartEvent else start
@@ -238,7 +222,8 @@ class _Reader:
         text, kind, start = self._text, type(event), event.start_mark.index
         gap = _GAP.match(text, self._end, start)
         if gap and gap.end() < start:
-            raise self._between(gap.end())
+            stray = _STRAY.get(text[gap.end()], ("this belongs to nothing", _QUOTE))
+            raise self._refusal(_end_of(text[: gap.end()]), *stray)
         first = text[start : start + 1]
         if first in _PROPERTIES and (kind in _NODES or (kind is DocumentStartEvent and first == "%")):
             raise self._refusal(_at(event), *_STARTS[first])
@@ -342,10 +327,6 @@ class _Reader:
                 message = "a line between brackets is indented no deeper than what they belong to"
                 raise self._refusal((number, indentation), message, f"Indent it by {column + 2} or more.")
 
-    def _between(self, index: int) -> Malformed:
-        message, todo = _STRAY.get(self._text[index], ("this belongs to nothing", _QUOTE))
-        return self._refusal(_end_of(self._text[:index]), message, todo)
-
     def _explained(self, error: Any) -> Malformed:
         """What libyaml could not read, in our words."""
         problem, context = str(getattr(error, "problem", error)), str(getattr(error, "context", ""))
@@ -359,7 +340,8 @@ class _Reader:
         return self._refusal(at, *_PROBLEMS.get(problem, (f"this is not YAML: {problem}", _QUOTE)))
 
     def _refusal(self, at: At, message: str, todo: str) -> Malformed:
-        return _malformed(self._name, self._lines, at, message, todo)
+        where, excerpt = _place(self._name, at), _excerpt(self._lines, at)
+        return Malformed(Reason.MALFORMED_YAML, message, at=where, todo=todo, excerpt=excerpt)
 
 
 def _parser(text: str, name: str) -> Any:
@@ -375,10 +357,6 @@ def _parser(text: str, name: str) -> Any:
     message = f"reading YAML needs PyYAML with libyaml {'.'.join(map(str, _LIBYAML))} or newer, and {found}"
     todo = "pip install --force-reinstall --only-binary=:all: PyYAML"
     raise Malformed(Reason.MALFORMED_YAML, message, at=_place(name, _LINE_ONE), todo=todo)
-
-
-def _malformed(name: str, lines: Sequence[str], at: At, message: str, todo: str | None) -> Malformed:
-    return Malformed(Reason.MALFORMED_YAML, message, at=_place(name, at), todo=todo, excerpt=_excerpt(lines, at))
 
 
 def _at(event: Any) -> At:
@@ -405,14 +383,9 @@ def _excerpt(lines: Sequence[str], at: At) -> tuple[str, ...]:
     line, column = at
     text = lines[line] if line < len(lines) else ""
     start = max(0, min(column - _WINDOW // 2, len(text) - _WINDOW))
-    before, after = _safe(text[start:column]), _safe(text[column : start + _WINDOW])
+    before, after = printable(text[start:column]), printable(text[column : start + _WINDOW])
     return f"  | {before}{after}", f"  | {' ' * len(before)}^"
 
 
-def _safe(text: str) -> str:
-    """`text` with everything that does not print as itself (controls, bidi, zero width) as an escape."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def _show(word: str) -> str:
-    return f"`{_safe(word[:60])}{'…' if len(word) > 60 else ''}`"
+    return f"`{printable(word[:60])}{'…' if len(word) > 60 else ''}`"
