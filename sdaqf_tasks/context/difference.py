@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
-from sdaqf_tasks.context.document import content_digest, contradictions
-from sdaqf_tasks.context.ways import BUDGETS, place
+from sdaqf_tasks.context.document import cite, content_digest, contradictions, reading_order
+from sdaqf_tasks.context.ways import BUDGETS
 from sdaqf_tasks.formats.artifacts import Artifact, Compaction, Graph, Manifest, Query, Selection, Snapshot
 from sdaqf_tasks.formats.records import Node, Source
 
@@ -54,7 +54,7 @@ class Pair(NamedTuple):
     @property
     def name(self) -> str:
         item = self.after or self.before
-        return place(item.member) if item else ""
+        return cite(item.member) if item else ""
 
 
 def difference(base: Side, current: Side) -> dict[str, Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from sdaqf_tasks.context.lexical import query_tokens
-from sdaqf_tasks.context.select import retrieve
-from sdaqf_tasks.context.ways import BUDGETS, Step, fields, needed, place, turns, ways
-from sdaqf_tasks.errors import Reason, reason_of
+from sdaqf_tasks.context.document import cite
+from sdaqf_tasks.context.lexical import fields, query_tokens
+from sdaqf_tasks.context.select import CUT, Ground, Taking, retrieve
+from sdaqf_tasks.context.ways import BUDGETS, Step, needed, turns, ways
+from sdaqf_tasks.errors import reason_of
 from sdaqf_tasks.formats import canonical
-from sdaqf_tasks.formats.artifacts import Artifact, Graph, Manifest, Selection, Snapshot, seal
-from sdaqf_tasks.formats.records import Node, Source, cost
+from sdaqf_tasks.formats.artifacts import Artifact, Graph, Manifest, Selection, Snapshot
+from sdaqf_tasks.formats.records import Node, Source
 
 PHASES = ("required", "graph", "identifier", "lexical")
 
@@ -22,7 +23,6 @@ MEANS = {
     "identifier": "it has an identifier that the query names",
     "lexical": "it has words of the query's terms",
 }
-CUT = frozenset(reason.value for reason in (Reason.BYTE_BUDGET, Reason.NODE_BUDGET, Reason.EDGE_BUDGET))
 
 
 class Told(NamedTuple):
@@ -38,32 +38,34 @@ class Explanation:
     """Why each source of a chain is in or out."""
 
     def __init__(self, told: Told) -> None:
-        self.told, self.query = told, seal(told.selection.content.query)
-        self.found = retrieve(told.graph, self.query)
+        self.told, self.query = told, told.selection.content.query
+        self.ground = Ground(told.graph)
+        self.found = retrieve(self.ground, self.query)
         self.nodes = {node.source_id: node for node in told.graph.content.nodes}
         self.sources: dict[str, Source | Node] = {**{source.source_id: source for source in told.manifest.content.sources}, **self.nodes}
-        self._unindexed = {excluded.source_id: excluded for excluded in told.graph.content.excluded_sources}
+        self._unindexed = {excluded.source_id: excluded.reason for excluded in told.graph.content.excluded_sources}
         self._decisions = {decision.node_id: decision for decision in told.selection.content.selected}
         self._excluded = {excluded.node_id: excluded for excluded in (told.snapshot or told.selection).content.excluded}
 
     def reason(self, source_id: str) -> str | None:
         """Why the source is out, as the artifacts have it; None where it is in."""
         node = self.nodes.get(source_id)
-        excluded = self._excluded.get(node.node_id) if node else self._unindexed.get(source_id)
-        return excluded.reason if excluded else None
+        if node is None:
+            return self._unindexed.get(source_id)
+        return self._excluded[node.node_id].reason if node.node_id in self._excluded else None
 
     @cached_property
     def ranking(self) -> list[str]:
         """All source ids in the order in which they were considered; then those that nothing led to, by path."""
-        first = turns(self.found, self.query.content)
+        found, first = self.found, turns(self.found)
 
         def order(source_id: str) -> tuple[Any, ...]:
             node = self.nodes.get(source_id)
-            if node is None or (node.node_id not in self.found.phase and node.node_id not in self._decisions):
-                return 1, node is None, place(self.sources[source_id])
-            turn = self.found.order(node.node_id, self.query.content) if node.node_id in self.found.phase else ()
-            taken = node.node_id in self._decisions and node.node_id not in self.found.required
-            begun = first[self.found.component[node.node_id]] if taken else turn
+            if node is None or (node.node_id not in found.phase and node.node_id not in self._decisions):
+                return 1, node is None, cite(self.sources[source_id])
+            turn = found.order(node.node_id) if node.node_id in found.phase else ()
+            taken = node.node_id in self._decisions and node.node_id not in found.required
+            begun = first[found.component[node.node_id]] if taken else turn
             return 0, begun, turn != begun, turn
 
         return sorted(self.sources, key=order)
@@ -74,51 +76,54 @@ class Explanation:
 
     def _entry(self, source_id: str) -> dict[str, Any]:
         node, reason = self.nodes.get(source_id), self.reason(source_id)
-        phase = self._phase(node)
+        phase = self._phase(node) if node else None
         return {
-            "source": place(self.sources[source_id]),
+            "source": cite(self.sources[source_id]),
             "source_id": source_id,
             "node_id": node.node_id if node else None,
             "state": "out" if reason else "in",
             "reason": reason,
             "phase": PHASES[phase] if phase is not None else None,
-            "bytes": cost(node) if node else None,
+            "bytes": self.ground.costs[node.node_id] if node else None,
         }
 
-    def _phase(self, node: Node | None) -> int | None:
-        if node is None:
-            return None
+    def _phase(self, node: Node) -> int | None:
         decision = self._decisions.get(node.node_id)
         return decision.rank.phase if decision else self.found.phase.get(node.node_id)
 
     def of(self, source_id: str) -> dict[str, Any]:
         """Everything about one source, as plain values."""
         node, member, reason = self.nodes.get(source_id), self.sources[source_id], self.reason(source_id)
-        decision = self._decisions.get(node.node_id) if node else None
-        details = [place(self.found.nodes[other]) for other in self._excluded[node.node_id].details] if node and reason else []
-        return {
+        result: dict[str, Any] = {
             **self._entry(source_id),
             "title": member.title,
             "kind": member.kind.value,
-            "reasons": [{"reason": why, "means": MEANS.get(why, why)} for why in decision.reasons] if decision and not reason else [],
-            "exclusion": {"reason": reason, "means": _means(reason), "details": details} if reason else None,
-            "rank": self._rank(node) if node else None,
-            "cost": {"text": (text := len(canonical.encode(node.text))), "record": cost(node) - text} if node else None,
-            "component": [
-                {"source": place(self.found.nodes[other]), "reason": self.reason(self.found.nodes[other].source_id)}
-                for other in (self.found.component[node.node_id] if node else ())
-                if node and other != node.node_id
-            ],
-            "misses": self._misses(node) if node and reason in CUT else {},
+            "reasons": [],
+            "exclusion": {"reason": reason, "means": _means(reason), "details": []} if reason else None,
+            "rank": None,
+            "cost": None,
+            "component": [],
+            "misses": {},
             "ways": [[step._asdict() for step in way] for way in self.ways(source_id)],
         }
+        if node is None:
+            return result
+        text = len(canonical.encode(node.text))
+        others = [self.found.nodes[other] for other in self.found.component[node.node_id] if other != node.node_id]
+        result["component"] = [{"source": cite(other), "reason": self.reason(other.source_id)} for other in others]
+        result |= {"rank": self._rank(node), "cost": {"text": text, "record": self.ground.costs[node.node_id] - text}}
+        if reason:
+            result["exclusion"]["details"] = [cite(self.found.nodes[other]) for other in self._excluded[node.node_id].details]
+            result["misses"] = self._misses(node) if reason in CUT else {}
+        elif decision := self._decisions.get(node.node_id):
+            result["reasons"] = [{"reason": why, "means": MEANS.get(why, why)} for why in decision.reasons]
+        return result
 
     def _rank(self, node: Node) -> dict[str, Any]:
-        phase = self._phase(node)
-        wanted = query_tokens(self.query.content.terms)
+        wanted = query_tokens(self.query.terms)
         return {
             "position": self.ranking.index(node.source_id) + 1,
-            "phase": phase,
+            "phase": self._phase(node),
             "authority": node.authority.value,
             "authority_rank": node.authority.rank,
             "distance": self.found.distance.get(node.node_id),
@@ -130,8 +135,8 @@ class Explanation:
 
     def _misses(self, node: Node) -> dict[str, int]:
         """How much of each bound was missing when the node's turn came."""
-        bounds = needed(self.told.graph, self.query.content, self.found, self.told.selection, node.node_id)
-        return {name: more for name in bounds if (more := bounds[name] - getattr(self.query.content.budget, BUDGETS[name])) > 0}
+        bounds = needed(Taking(self.ground, self.query), node.node_id)
+        return {name: more for name in bounds if (more := bounds[name] - getattr(self.query.budget, BUDGETS[name])) > 0}
 
     def ways(self, source_id: str) -> list[list[Step]]:
         """What would let the source in, each way by itself. None for one that is in, or that nothing will let in.
@@ -143,8 +148,8 @@ class Explanation:
             return []
         if node is None or node.node_id in self._decisions:
             known = reason_of(reason)
-            return [[Step("source", place(self.sources[source_id]), known.todo if known else "See to the file, then build again.")]]
-        return ways(self.told.graph, self.query, node.node_id)
+            return [[Step("source", cite(self.sources[source_id]), known.todo if known else "See to the file, then build again.")]]
+        return ways(self.ground, self.query, node.node_id)
 
 
 def _means(reason: str) -> str:

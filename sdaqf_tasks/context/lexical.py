@@ -19,10 +19,15 @@ def query_tokens(terms: Iterable[str]) -> set[str]:
     return {token for term in terms for token in tokens(term)}
 
 
-def score(node: Node, wanted: set[str]) -> int:
-    """16 for each wanted token in the title, 8 in the labels, 4 in the path, 1 in the text; repetition adds nothing."""
-    if not wanted:
-        return 0
+WEIGHTS = {"title": 16, "labels": 8, "path": 4, "text": 1}
+"""What a wanted token counts for in each field; repetition adds nothing."""
+
+
+def fields(node: Node) -> dict[str, set[str]]:
+    """The tokens of a node by field."""
     labels = {token for label in node.labels for token in tokens(label)}
-    fields = ((16, tokens(node.title)), (8, labels), (4, tokens(node.locator.path)), (1, tokens(node.text)))
-    return sum(weight * len(wanted & found) for weight, found in fields)
+    return {"title": tokens(node.title), "labels": labels, "path": tokens(node.locator.path), "text": tokens(node.text)}
+
+
+def score(node: Node, wanted: set[str]) -> int:
+    return sum(WEIGHTS[name] * len(wanted & found) for name, found in fields(node).items()) if wanted else 0

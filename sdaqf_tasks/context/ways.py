@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from sdaqf_tasks.context.graph import components
-from sdaqf_tasks.context.lexical import tokens
-from sdaqf_tasks.context.select import Retrieval, retrieve, select
+from sdaqf_tasks.context.document import cite
+from sdaqf_tasks.context.lexical import fields
+from sdaqf_tasks.context.select import Ground, Retrieval, Taking, retrieve
 from sdaqf_tasks.errors import SdaqfError
-from sdaqf_tasks.formats.artifacts import CONTEXT_BYTES, EDGES, NODES, Artifact, Budget, Graph, Query, Selection, seal
-from sdaqf_tasks.formats.records import Edge, EdgeType, Freshness, FreshnessKind, Metadata, Node, RootScope, Source, cost
+from sdaqf_tasks.formats.artifacts import CONTEXT_BYTES, EDGES, NODES, Budget, Query, convert, seal
+from sdaqf_tasks.formats.records import Edge, EdgeType, Freshness, FreshnessKind, Node, Source
 
 BUDGETS = {"bytes": "budget_bytes", "nodes": "max_nodes", "edges": "max_edges", "depth": "max_traversal_depth"}
 """The members of a budget, as the YAML and as a Query call them."""
@@ -38,7 +38,7 @@ class _Case(NamedTuple):
     what it is called as long as nothing is observed again.
     """
 
-    graph: Artifact[Graph]
+    ground: Ground
     query: Query
     known: str
     node_id: str
@@ -48,24 +48,23 @@ class _Case(NamedTuple):
         return self._replace(query=msgspec.structs.replace(self.query, **changed), steps=(*self.steps, *steps))
 
 
-def ways(graph: Artifact[Graph], query: Artifact[Query], node_id: str) -> list[list[Step]]:
+def ways(ground: Ground, query: Query, node_id: str) -> list[list[Step]]:
     """Every way to have an excluded node taken, simplest first; none where nothing will. No way holds all of another."""
-    cases = (led for eligible in _eligible(_Case(graph, query.content, node_id, node_id)) for led in _led(eligible))
+    cases = (led for eligible in _eligible(_Case(ground, query, node_id, node_id)) for led in _led(eligible))
     found = [fitting.steps for case in cases if (fitting := _fitting(case))]
     return [list(way) for way in found if not any({*other} < {*way} for other in found)]
 
 
 def _eligible(case: _Case) -> Iterator[_Case]:
     """Clear and observe the whole contradiction component; or settle with those of the others that cannot be taken."""
-    nodes = {node.node_id: node for node in case.graph.content.nodes}
-    component = [nodes[member] for member in components(nodes, case.graph.content.edges)[case.node_id]]
+    nodes, edges = case.ground.nodes, case.ground.edges
+    component = [nodes[member] for member in case.ground.component[case.node_id]]
     yield _open(case, component)
     own = _open(case, [nodes[case.node_id]])
     barred = {node.node_id for node in component if own.query.clearance < node.sensitivity or not node.freshness.holds_at(case.query.as_of)}
     if others := barred - {case.node_id}:
-        edges = case.graph.content.edges
         cut = {e.edge_id for e in edges if e.edge_type is EdgeType.CONTRADICTS and {e.source_node_id, e.target_node_id} & others}
-        named = ", ".join(place(nodes[node_id]) for node_id in sorted(others))
+        named = ", ".join(cite(nodes[node_id]) for node_id in sorted(others))
         step = Step("settle", tuple(sorted(cut)), f"settle the contradictions of {named}, and drop their relationships")
         settled = _moved(case, {}, tuple(edge for edge in edges if edge.edge_id not in cut))._replace(steps=(step,))
         yield _open(settled, [nodes[case.node_id]])
@@ -82,14 +81,13 @@ def _open(case: _Case, members: list[Node]) -> _Case:
         return case
     now = Freshness(kind=FreshnessKind.EXPIRES_AT, observed_at=as_of, valid_until=as_of)
     again = {node.node_id: Node.seal(Source.seal(**(node.metadata | {"freshness": now})), node.text) for node in stale}
-    named = ", ".join(place(node) for node in stale)
+    named = ", ".join(cite(node) for node in stale)
     step = Step("observe", tuple(sorted(again)), f"observe {named} again, so that the window holds as_of ({as_of})")
-    return _moved(case, again, case.graph.content.edges)._replace(steps=(*case.steps, step))
+    return _moved(case, again, case.ground.edges)._replace(steps=(*case.steps, step))
 
 
 def _moved(case: _Case, again: dict[str, Node], edges: tuple[Edge, ...]) -> _Case:
     """The case in a graph with other edges, in which some nodes are others."""
-    content = case.graph.content
 
     def renamed(ids: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(sorted(again[node_id].node_id if node_id in again else node_id for node_id in ids))
@@ -100,17 +98,18 @@ def _moved(case: _Case, again: dict[str, Node], edges: tuple[Edge, ...]) -> _Cas
         if edge.edge_type is EdgeType.CONTRADICTS:
             ends.sort()
         rejoined.append(Edge.seal(edge_type=edge.edge_type, source_node_id=ends[0], target_node_id=ends[1], provenance=edge.provenance))
-    nodes = sorted((again.get(node.node_id, node) for node in content.nodes), key=lambda node: node.node_id)
-    graph = seal(msgspec.structs.replace(content, nodes=tuple(nodes), edges=tuple(sorted(rejoined, key=lambda edge: edge.edge_id))))
+    nodes = sorted((again.get(node_id, node) for node_id, node in case.ground.nodes.items()), key=lambda node: node.node_id)
+    rejoined.sort(key=lambda edge: edge.edge_id)
+    graph = seal(msgspec.structs.replace(case.ground.graph.content, nodes=tuple(nodes), edges=tuple(rejoined)))
     required, seeds = renamed(case.query.required_node_ids), renamed(case.query.seed_node_ids)
-    moved = case._replace(graph=graph, node_id=renamed((case.node_id,))[0])
+    moved = case._replace(ground=Ground(graph), node_id=renamed((case.node_id,))[0])
     return moved.asking(graph_id=graph.artifact_id, required_node_ids=required, seed_node_ids=seeds)
 
 
 def _led(case: _Case) -> Iterator[_Case]:
     """As it is, where something in the query leads to the node; and with each member that can name it."""
     try:
-        found = retrieve(case.graph, seal(case.asking(budget=WIDEST).query))
+        found = retrieve(case.ground, case.asking(budget=WIDEST).query)
     except SdaqfError:
         return
     node = found.nodes[case.node_id]
@@ -126,7 +125,9 @@ def _led(case: _Case) -> Iterator[_Case]:
             words = f"name it in {change}" + (f": {word}" if change in ("terms", "identifiers") else "")
             try:
                 step = Step(change, case.known if word == node.node_id else word, words)
-                yield case.asking(step, **{member: tuple(sorted({*getattr(case.query, member), word}))})
+                named = case.asking(step, **{member: tuple(sorted({*getattr(case.query, member), word}))})
+                convert(msgspec.to_builtins(named.query), Query)
+                yield named
             except SdaqfError:
                 continue  # the list is full
 
@@ -142,28 +143,25 @@ def _fitting(case: _Case) -> _Case | None:
     """With bounds under which the node is taken: those that it misses at its turn, else those that leave room for
     everything that ranks before it. None where the widest will not do.
     """
-    most = widest = None
+    most = None
     for depth in range(case.query.budget.max_traversal_depth, WIDEST.max_traversal_depth + 1):
         case = _bounded(case, {"depth": depth})
-        widest = case.asking(budget=msgspec.structs.replace(WIDEST, max_traversal_depth=depth)).query
-        if most := _selection(case.graph, widest):
+        if most := _taking(case.asking(budget=msgspec.structs.replace(WIDEST, max_traversal_depth=depth))):
             break
-    if most is None or widest is None or not _takes(most, case):
+    if most is None or case.node_id not in most.taken:
         return None
     trial = case
     for _ in range(4):
-        selection = _selection(trial.graph, trial.query)
-        if selection is None:
+        taking = _taking(trial)
+        if taking is None:
             break
-        if _takes(selection, trial):
+        if case.node_id in taking.taken:
             return trial
-        found = retrieve(trial.graph, seal(trial.query))
-        trial = _bounded(trial, needed(trial.graph, trial.query, found, selection, case.node_id))
+        trial = _bounded(trial, needed(taking, case.node_id))
     # Everything that the widest bounds take before the node fits these, and nothing else does.
-    found = retrieve(case.graph, seal(widest))
-    trial = _bounded(case, needed(case.graph, widest, found, most, case.node_id))
-    selection = _selection(trial.graph, trial.query)
-    return trial if selection and _takes(selection, trial) else None
+    trial = _bounded(case, needed(most, case.node_id))
+    taking = _taking(trial)
+    return trial if taking and case.node_id in taking.taken else None
 
 
 def _bounded(case: _Case, needed: dict[str, int]) -> _Case:
@@ -177,60 +175,39 @@ def _bounded(case: _Case, needed: dict[str, int]) -> _Case:
     return case
 
 
-def _selection(graph: Artifact[Graph], query: Query) -> Artifact[Selection] | None:
+def _taking(case: _Case) -> Taking | None:
     try:
-        return select(graph, seal(query))
+        return Taking(case.ground, case.query)
     except SdaqfError:
         return None
 
 
-def _takes(selection: Artifact[Selection], case: _Case) -> bool:
-    return any(decision.node_id == case.node_id for decision in selection.content.selected)
-
-
-def turns(found: Retrieval, query: Query) -> dict[tuple[str, ...], tuple[Any, ...]]:
+def turns(found: Retrieval) -> dict[tuple[str, ...], tuple[Any, ...]]:
     """When the turn of each contradiction component comes: at its earliest candidate; what is refused then stays out."""
     first: dict[tuple[str, ...], tuple[Any, ...]] = {}
     for node_id in found.phase:
-        component, turn = found.component[node_id], found.order(node_id, query)
+        component, turn = found.component[node_id], found.order(node_id)
         first[component] = min(first.get(component, turn), turn)
     return first
 
 
-def needed(graph: Artifact[Graph], query: Query, found: Retrieval, selection: Artifact[Selection], node_id: str) -> dict[str, int]:
-    """The bounds that the node needs at its turn: for what the selection took before it, for its component, and for all
-    that is reachable (FORMAT 7.4, 7.7, 7.8).
+def needed(taking: Taking, node_id: str) -> dict[str, int]:
+    """The bounds that the node needs at its turn: for what was taken before it, for its component, and for all that is
+    reachable (FORMAT 7.4, 7.7, 7.8).
     """
-    first, component = turns(found, query), found.component[node_id]
-    chosen = {decision.node_id for decision in selection.content.selected}
-    turn = first[component] if node_id in chosen else found.order(node_id, query)
-    taken = {one for one in chosen if one in found.required or first[found.component[one]] < turn} | {*component}
-    inner = [edge for edge in graph.content.edges if edge.source_node_id in taken and edge.target_node_id in taken]
+    found, edges, query = taking.found, taking.edges, taking.query
+    first, component = turns(found), found.component[node_id]
+    turn = first[component] if node_id in taking.taken else found.order(node_id)
+    before = {one for one in taking.taken if one in found.required or first[found.component[one]] < turn} | {*component}
+    inner = [edge.edge_id for edge in edges if edge.source_node_id in before and edge.target_node_id in before]
     near = {one for one, distance in found.distance.items() if distance < query.budget.max_traversal_depth}
     followed = sum(
         edge.edge_type in query.allowed_edge_types
         and (edge.source_node_id in near or (edge.edge_type is EdgeType.CONTRADICTS and edge.target_node_id in near))
-        for edge in graph.content.edges
+        for edge in edges
     )
     return {
-        "bytes": sum(cost(found.nodes[one]) for one in taken) + sum(map(cost, inner)),
-        "nodes": max(len(taken), len(found.distance) if any(found.distance.values()) else 0),
+        "bytes": sum(taking.costs[one] for one in before) + sum(taking.costs[one] for one in inner),
+        "nodes": max(len(before), len(found.distance) if any(found.distance.values()) else 0),
         "edges": max(len(inner), followed),
     }
-
-
-# ---- what a source is called, and its words -------------------------------------------------------------------------
-
-
-def place(member: Metadata) -> str:
-    """`path:1-40`, the place that can be opened; owner files say so."""
-    locator = member.locator
-    root = "owner:" if locator.root_scope is RootScope.OWNER else ""
-    return f"{root}{locator.path}:{locator.line_start}-{locator.line_end}"
-
-
-def fields(node: Metadata) -> dict[str, set[str]]:
-    """The words of a node by field, as they are scored (FORMAT 7.6)."""
-    text = node.text if isinstance(node, Node) else ""
-    labels = {token for label in node.labels for token in tokens(label)}
-    return {"title": tokens(node.title), "labels": labels, "path": tokens(node.locator.path), "text": tokens(text)}

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from sdaqf_tasks.context.difference import is_same
-from sdaqf_tasks.context.explain import CUT, PHASES
+from sdaqf_tasks.context.explain import PHASES
+from sdaqf_tasks.context.select import CUT
 from sdaqf_tasks.flow.report import kib
 
 Answer = dict[str, Any]

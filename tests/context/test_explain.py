@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from sdaqf_tasks.context import ways as module
 from sdaqf_tasks.context.explain import Explanation, Told
-from sdaqf_tasks.context.lexical import query_tokens, score
-from sdaqf_tasks.context.select import select
+from sdaqf_tasks.context.lexical import fields, query_tokens, score
+from sdaqf_tasks.context.select import Ground, select
 from sdaqf_tasks.context.snapshot import snapshot
-from sdaqf_tasks.context.ways import Step, fields, ways
+from sdaqf_tasks.context.ways import Step
 from sdaqf_tasks.errors import Reason, SdaqfError
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import Artifact, Graph, Query, Selection, seal
@@ -28,6 +28,10 @@ PRIVATE, PUBLIC = Sensitivity.OWNER_PRIVATE, Sensitivity.PUBLIC
 PAST = expires("2001-01-01T00:00:00Z", "2001-01-02T00:00:00Z")
 MEMBERS = {"require": "required_node_ids", "seeds": "seed_node_ids", "terms": "terms", "identifiers": "identifiers"}
 BOUNDS = {"bytes": "budget_bytes", "nodes": "max_nodes", "edges": "max_edges", "depth": "max_traversal_depth"}
+
+
+def ways(of: Artifact[Graph], asked: Artifact[Query], node_id: str) -> list[list[Step]]:
+    return module.ways(Ground(of), asked.content, node_id)
 
 
 # ---- following advice: written once more, from what the steps say ----------------------------------------------------
