@@ -127,6 +127,18 @@ def key_values(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"{key}: {plain(value) if isinstance(value, str) else value}"
 
 
+def review_lines(manifests: int, review: Mapping[str, Any]) -> Iterator[str]:
+    """What is pinned and what follows the tree, what is not as reviewed, and how much `check` would find."""
+    pinned, same = review["pinned"], review["as_reviewed"]
+    told = f"{pinned:,} pinned, all as reviewed" if same == pinned else f"{same:,} of {pinned:,} pinned as reviewed"
+    levels = [f"{count:,} {level}{'' if count == 1 else 's'}" for level, count in review["findings"].items() if count]
+    parts = [f"{manifests:,} manifest{'' if manifests == 1 else 's'}", told, f"{review['following']:,} follow the tree"]
+    yield " · ".join([*parts, ", ".join(levels) or "nothing found"])
+    if changed := review["changed"]:
+        yield f"changed since reviewed: {plain(', '.join(changed[:8]))}{', …' if len(changed) > 8 else ''}"
+    yield from (plain(line) for line in review["refused"])
+
+
 def status_lines(found: Mapping[str, Any], tree: Tree, modified: Sequence[str]) -> Iterator[str]:
     """The dashboard: one line a context, then the tree and what bounds it, then the next command."""
     entries = found["contexts"]
@@ -135,6 +147,7 @@ def status_lines(found: Mapping[str, Any], tree: Tree, modified: Sequence[str]) 
         told = f"content {entry['content'][:12]}" if entry["content"] else entry["why"]
         yield f"{entry['context']:<{width}}  {entry['state']:<11}  {plain(told)}"
         yield from (f"{'':<{width}}  {plain(note)}" for note in entry["notes"])
+    yield from review_lines(found["manifests"], found["review"])
     yield tree_line(tree, modified)
     if found["excluded"]:
         yield f"excluded from the tree: {plain(', '.join(found['excluded']))}"
@@ -147,5 +160,7 @@ def status_lines(found: Mapping[str, Any], tree: Tree, modified: Sequence[str]) 
     if found["other_files"]:
         yield f"{len(found['other_files'])} YAML files beside the manifests are not ours, and left alone"
     yield from clock_line()
-    if todo := next((entry["next"] for entry in entries if entry["next"]), None):
+    if found["review"]["findings"]["error"]:
+        yield "Next: sdaqf check"
+    elif todo := next((entry["next"] for entry in entries if entry["next"]), None):
         yield f"Next: {plain(todo)}"

@@ -6,9 +6,11 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from sdaqf_tasks.errors import SdaqfError
+from sdaqf_tasks.context.findings import Checked
+from sdaqf_tasks.errors import Finding, SdaqfError, Severity
 from sdaqf_tasks.flow import stages
 from sdaqf_tasks.flow.build import asked, clock_notes, content
+from sdaqf_tasks.flow.check import check
 from sdaqf_tasks.flow.project import Chain, ManifestFile
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.stages import STAGES, Job, judge
@@ -21,15 +23,35 @@ def status(run: Run, names: Sequence[str] = ()) -> dict[str, Any]:
     Raises `SdaqfError` for what concerns the whole project.
     """
     wanted = asked(run, names)
+    checked = check(run, [manifest.name for manifest in wanted])
     tree, settings = run.observe(), run.project.settings
     return {
         "clock": {"now": run.now, "fixed": bool(os.environ.get("SDAQF_NOW"))},
         "contexts": [entry for manifest, queries in wanted.items() for entry in _manifest(run, manifest, queries)],
         "excluded": [*settings.exclude, *(["untracked:"] if settings.exclude_untracked else [])],
+        "manifests": len(checked.manifests),
+        "review": _review(checked),
         "other_files": list(run.project.strangers),
         "tree": {"git_head": tree.git_head, "repository_digest": tree.repository_digest},
         "untracked": sorted(tree.untracked),
         "untracked_ignored_by_you": list(run.repository.ignored_by_user()) if tree.untracked else [],
+    }
+
+
+NOT_AS_REVIEWED = frozenset({Finding.CHANGED, Finding.MISSING, Finding.RENAMED, Finding.MOVED, Finding.PHANTOM})
+"""Findings that say of a pinned source that it is another one now."""
+
+
+def _review(checked: Checked) -> dict[str, Any]:
+    """What `check` would say, in numbers; by name what changed, and what cannot be compared at all."""
+    found, levels = checked.findings, (Severity.ERROR, Severity.WARNING, Severity.NOTICE)
+    return {
+        "pinned": checked.pinned,
+        "as_reviewed": checked.as_reviewed,
+        "following": checked.following,
+        "changed": list(dict.fromkeys(each.path for each in found if each.code in NOT_AS_REVIEWED)),
+        "refused": [f"{each.path}:{each.line}  {each.message}. {each.settle}" for each in found if each.code is Finding.REFUSED],
+        "findings": {level.value: sum(each.severity is level for each in found) for level in levels},
     }
 
 

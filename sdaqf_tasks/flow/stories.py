@@ -57,6 +57,8 @@ class Stories:
         if pin.path not in self._paths or pin.path in self._converted:
             return Story(known=False)
         try:
+            if pin.path not in self._files and not self._history.versions(pin.path):
+                return Story(known=False)
             _ = self._newest
             return self._told(self._history, pin, old, renames=5)
         except SdaqfError:

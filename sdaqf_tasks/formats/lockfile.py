@@ -95,7 +95,7 @@ def parse(data: bytes, name: str) -> dict[Pin, str]:
     Raises `Malformed` or `Invalid` with the place; a merge conflict says how it is resolved.
     """
     if line := conflict(data):
-        raise Malformed(Reason.MALFORMED_JSON, "a merge conflict", at=f"{name}:{line}", todo="Resolve it with: sdaqf lock --resolve")
+        raise Malformed(Reason.MALFORMED_JSON, "a merge conflict", at=f"{name}:{line}", todo="Resolve with: sdaqf lock --resolve")
     try:
         return _pins(data)
     except SdaqfError as error:

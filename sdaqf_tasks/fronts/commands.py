@@ -458,6 +458,10 @@ def _build(options: Options, voice: Voice) -> int:
             )
     finally:
         run.close()
+    skipped = [result.chain.label for result in results if result.word == build.SKIPPED]
+    if skipped and options.locked and not options.allow_skipped:
+        voice.aside(f"{', '.join(skipped)}: skipped, and --locked refuses that: give --owner-root, or --allow-skipped")
+        return Exit.REFUSED
     return Exit.REFUSED if any(result.word == build.BLOCKED for result in results) else Exit.DONE
 
 
