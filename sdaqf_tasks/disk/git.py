@@ -27,8 +27,7 @@ from sdaqf_tasks.errors import Reason, Refused
 
 ANSWER_BYTES = 67_108_864
 _ADMIN_BYTES = 1_048_576
-_REFS_BYTES = 268_435_456
-_INDEX_BYTES = 1_073_741_824
+_REFS_BYTES = _INDEX_BYTES = 201_326_592
 
 _COMMIT = re.compile(rb"[0-9a-f]{40}(?=\s|\Z)")
 _REF = re.compile(rb"refs(?:/(?!\.)[^/\x00-\x20\x7f]+)+")
@@ -401,7 +400,7 @@ def _admin(path: Path, limit: int = _ADMIN_BYTES) -> bytes | None:
         if not stat.S_ISREG(mode):
             raise Refused(Reason.GIT_FAILED, f"{path.name} in the git directory is not a regular file")
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            data = file.read(limit + 1)
+            data = file.read(min(os.fstat(file.fileno()).st_size, limit) + 1)  # as much as is asked for is reserved
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:

@@ -10,6 +10,7 @@ import enum
 import errno
 import hashlib
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -136,7 +137,7 @@ class Repository:
         head = self._git.refresh()
         if head not in self._committed:
             self._committed = {head: _moment(self._git.committed(head))}
-        listing = self._git.listing(max(ANSWER_BYTES, self._limits.files * 1024))
+        listing = self._git.listing(max(ANSWER_BYTES, self._limits.files * 512))
         last = self._last
         entries = last.entries if last and listing and last.listing == listing else self._entries(listing)
         if not (last and last.settled and last.entries == entries and self._still(last)):
@@ -197,10 +198,17 @@ class Repository:
 
     def _entries(self, listing: bytes) -> tuple[Entry, ...]:
         """The entries of the candidate in the order of the digest (FORMAT 4.3, steps 1 and 2)."""
-        listed = map(_listed, listing.split(b"\0")[:-1]) if listing else self._everything()
-        found = {entry.name: _checked(entry) for entry in listed if not self._left_out(entry)}
+        found: dict[str, Entry] = {}
+        more = 0  # beyond the limit they are counted, not kept
+        for entry in (_listed(item[0]) for item in re.finditer(rb"[^\0]+", listing)) if listing else self._everything():
+            if self._left_out(entry):
+                continue
+            if len(found) <= self._limits.files or entry.name in found:
+                found[entry.name] = _checked(entry)
+            else:
+                more += 1
         if len(found) > self._limits.files:
-            raise Refused(Reason.TREE_LIMIT, f"the tree has {len(found)} entries; limits.files is {self._limits.files}")
+            raise Refused(Reason.TREE_LIMIT, f"the tree has {len(found) + more} entries; limits.files is {self._limits.files}")
         return tuple(sorted(found.values(), key=lambda entry: in_order(entry.name)))
 
     def _left_out(self, entry: Entry) -> bool:

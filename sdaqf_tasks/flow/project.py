@@ -26,6 +26,7 @@ from sdaqf_tasks.formats.records import instant
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 SETTINGS_BYTES = 1_048_576
+KEY_PARTS = 16
 SOON = datetime.timedelta(days=36_500)
 HEAD_BYTES = 16_777_216
 """Bytes that a file may have for us to look whose it is; a manifest that is too large must not pass for somebody else's."""
@@ -192,6 +193,8 @@ class Project:
             if os.path.lexists(self.top / name):
                 raise Malformed(Reason.MALFORMED_TOML, f"cannot be read: {error.message}", at=name) from None
             return None
+        if _has_deep_key(data):
+            raise Malformed(Reason.MALFORMED_TOML, f"a key has more than {KEY_PARTS} parts", at=name)
         try:
             return tomllib.loads(data.decode("utf-8"))
         except (ValueError, RecursionError) as error:  # also integers that are too long for Python
@@ -199,6 +202,16 @@ class Project:
             place = re.search(r" \(at line (\d+), column (\d+)\)$", message)
             at = f"{name}:{place[1]}:{place[2]}" if place else name
             raise Malformed(Reason.MALFORMED_TOML, message[: place.start()] if place else message, at=at) from None
+
+
+def _has_deep_key(data: bytes) -> bool:
+    """Whether a dotted key has so many parts that `tomllib`, which takes their square, would not come to an end."""
+    run = 0
+    for part in data.split(b"."):
+        run = run + 1 if re.fullmatch(rb"[ \t]*[\w\"'-]+[ \t]*", part) else 0
+        if run >= KEY_PARTS:
+            return True
+    return False
 
 
 def read_declaration(root: Root, path: str, name: str) -> Reading:

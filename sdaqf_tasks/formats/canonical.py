@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -37,6 +38,7 @@ INTEGER_DIGITS = 4_300
 
 _CHUNK = 500
 _LARGEST = 10**INTEGER_DIGITS - 1
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _TOO_DEEP = f"nested deeper than {DEPTH}"
 _TOO_LONG = f"an integer of more than {INTEGER_DIGITS} digits"
 
@@ -52,6 +54,8 @@ def load(data: bytes, limit: int = ARTIFACT_BYTES) -> Any:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Malformed(Reason.NOT_UTF8, f"byte {error.start} is not UTF-8") from None
+    if _has_too_many(data):  # before they take their memory
+        raise Malformed(Reason.MALFORMED_JSON, f"more than {VALUES} values")
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_int=_integer, parse_float=_number, parse_constant=_number)
     except json.JSONDecodeError as error:
@@ -134,6 +138,16 @@ def _number(literal: str) -> _Fault:
 
 def _dump(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def _has_too_many(data: bytes) -> bool:
+    """Whether commas, of which each stands between two values, or brackets, of which each opens one, tell of too many."""
+    commas, brackets = data.count(b","), data.count(b"[") + data.count(b"{")
+    if max(commas, brackets) > VALUES:
+        for text in _TEXT.finditer(data):
+            commas -= text[0].count(b",")
+            brackets -= text[0].count(b"[") + text[0].count(b"{")
+    return max(commas, brackets) > VALUES
 
 
 def _check(value: Any) -> None:

@@ -42,8 +42,11 @@ def sample(wanted: Iterable[Fault], count: int) -> list[Fault]:
 
 
 def check_words(ended: Ended, fault: Fault) -> None:
-    """The run was killed, or ended as documented; in no case is there a traceback, or a place of this machine."""
-    assert ended.code in (KILLED if fault.how == "SIGKILL" else (0, 1, 4)), (fault, ended)
+    """The run was killed, or ended as documented; in no case is there a traceback, or a place of this machine.
+
+    A run that copies less, because what it copies has settled by now, may have fewer calls and never meet its fault.
+    """
+    assert ended.code in ((0, *KILLED) if fault.how == "SIGKILL" else (0, 1, 4)), (fault, ended)
     assert "Traceback" not in ended.err and "Exception" not in ended.err, (fault, ended)
     assert "/tmp/" not in ended.out + ended.err and str(Path.home()) not in ended.out + ended.err, (fault, ended)
 
@@ -82,7 +85,7 @@ def check_stage(name: str, project: Made, tmp_path: Path, choose: Callable[[Iter
         check_words(ended, fault)
         there = output.exists()
         assert not there or output.read_bytes() == whole, fault
-        if fault.how != "SIGKILL":
+        if ended.code not in KILLED:
             assert there == (ended.code in (0, 4)), (fault, ended)
         left = [path.name for path in folder.iterdir() if path.name not in ("t", output.name)]
         assert all(TEMPORARY.fullmatch(each) for each in left), (fault, left)
@@ -90,6 +93,7 @@ def check_stage(name: str, project: Made, tmp_path: Path, choose: Callable[[Iter
         again = run(stage(name, project, output), cwd=tmp_path, scratch=folder / "t2")
         assert (again.code, output.read_bytes()) == (1 if there else 0, whole), (fault, again)
         shutil.rmtree(folder)
+    print(f"{name}: {count} faults")
     return count
 
 
@@ -150,6 +154,7 @@ def check_builds(tmp_path: Path, command: Sequence[str], choose: Callable[[Itera
         check_words(ended, fault)
         check_build(at(place), ended, fault, wanted)
         shutil.rmtree(place)
+    print(f"{' '.join(command)}: {count} faults")
     return count
 
 
@@ -198,6 +203,7 @@ def test_every_fault_in_what_writes_into_the_tree(command: str, tmp_path: Path) 
         if fault.how != "SIGKILL":
             assert (found == after) if ended.code in (0, 4) else True, (fault, ended)
         shutil.rmtree(place)
+    print(f"{command}: {count} faults")
     assert count > 30
 
 
