@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -22,7 +23,7 @@ from sdaqf_tasks.context.listing import File, Listing, also
 from sdaqf_tasks.context.staleness import Held
 from sdaqf_tasks.errors import Invalid, Malformed, Reason, SdaqfError, Unreadable, shown
 from sdaqf_tasks.formats import canonical
-from sdaqf_tasks.formats.artifacts import CONTEXT_BYTES, NODES, Artifact, Manifest, Relationship, convert, publishable
+from sdaqf_tasks.formats.artifacts import CONTEXT_BYTES, NODES, Artifact, Manifest, Relationship, convert, publishable, render, seal
 from sdaqf_tasks.formats.declaration import SPECIFICATION, Declaration, Declared, Related, window
 from sdaqf_tasks.formats.entries import Spot
 from sdaqf_tasks.formats.lockfile import Pin
@@ -40,26 +41,16 @@ from sdaqf_tasks.formats.records import (
     Locator,
     Provenance,
     RootScope,
-    Sensitivity,
     Source,
     authority_fault,
 )
 from sdaqf_tasks.world import Sources, Tree, lines
 
 
-class Gathered(NamedTuple):
-    """What a Manifest is made of, the source ids of every alias, what a person should know (one sentence each, in reading
-    order), and the present text of every pinned source.
-    """
-
-    content: Manifest
-    members: dict[str, tuple[str, ...]]
-    notes: tuple[str, ...]
-    held: tuple[Held, ...]
-
-
 class Compiled(NamedTuple):
-    """A Manifest, and the rest of what was `Gathered`."""
+    """A Manifest, the source ids of every alias, what a person should know (one sentence each, in reading order), and the
+    present text of every pinned source.
+    """
 
     manifest: Artifact[Manifest]
     members: dict[str, tuple[str, ...]]
@@ -73,14 +64,11 @@ def compile(declaration: Declaration, sources: Sources) -> Compiled:
     Raises `Invalid` with `file:line:column` for what cannot be meant, `Unreadable` where the tree moves meanwhile.
     """
     found = gather(declaration, sources)
-    try:
-        return Compiled(publishable(found.content), found.members, found.notes, found.held)
-    except Malformed:
-        raise _too_large(declaration, found.content, found.members) from None
+    return found._replace(manifest=publishable(found.manifest.content))
 
 
-def gather(declaration: Declaration, sources: Sources) -> Gathered:
-    """What `compile` publishes, without publishing it: `check` wants to know many manifests soon. Raises as `compile`."""
+def gather(declaration: Declaration, sources: Sources) -> Compiled:
+    """What `compile` gives, and its bytes are not read back: `check` wants to know many manifests soon. Raises as `compile`."""
     tree = sources.tree()
     compiler = _Compiler(declaration, sources, tree)
     compiler.verify_specification()
@@ -97,17 +85,62 @@ def gather(declaration: Declaration, sources: Sources) -> Gathered:
     )
     if sources.tree()[:2] != tree[:2]:
         raise Unreadable(Reason.CANDIDATE_MOVED, "the tree changed while the manifest was compiled")
+    manifest = seal(content)
+    try:
+        render(manifest)
+    except Malformed:
+        related = f" and {len(content.relationships)} relationships" if content.relationships else ""
+        message = f"the Manifest would have more than {canonical.SMALL_BYTES:,} bytes: {_counts(members)}{related}"
+        raise compiler.spot.fault(message, todo="Narrow the largest globs: about 900 sources fit.", reason=Reason.TOO_LARGE) from None
     ids = {alias: tuple(source.source_id for source in group) for alias, group in members.items()}
-    if len(msgspec.json.format(msgspec.json.encode(content), indent=2)) > canonical.SMALL_BYTES:  # at least: escapes are longer
-        raise _too_large(declaration, content, ids)
-    return Gathered(content, ids, compiler.listing.notes, tuple(compiler.held))
+    return Compiled(manifest, ids, compiler.listing.notes, tuple(compiler.held))
 
 
-def _too_large(declaration: Declaration, content: Manifest, members: Mapping[str, Sequence[str]]) -> SdaqfError:
-    related = f" and {len(content.relationships)} relationships" if content.relationships else ""
-    message = f"the Manifest would have more than {canonical.SMALL_BYTES:,} bytes: {_counts(members)}{related}"
-    todo = "Narrow the largest globs: about 900 sources fit."
-    return Spot(declaration.documents[0], ("sources",)).fault(message, todo=todo, reason=Reason.TOO_LARGE)
+class Survey(NamedTuple):
+    """What `check` asks of a manifest: where its sources are, by alias, and the present text of every pinned one."""
+
+    places: dict[str, tuple[Place, ...]]
+    held: tuple[Held, ...]
+
+
+def survey(declaration: Declaration, sources: Sources) -> Survey:
+    """The sources of `declaration` as `compile` finds them, refused as there, and without a Manifest of them.
+
+    Thousands are surveyed in the time in which hundreds are compiled: of those that say nothing but where they are and of
+    what kind, one a kind is made. That the tree stays as it is meanwhile is *not* checked.
+    """
+    compiler = _Compiler(declaration, sources, sources.tree())
+    compiler.verify_specification()
+    related = {end for each in declaration.relationships for end in (each.entry.start, each.entry.to)}
+    places = {}
+    members: dict[str, list[Source]] = {}
+    made: set[tuple[Kind, int]] = set()
+    for declared in declaration.sources:
+        places[declared.alias] = found = tuple(compiler.places_of(declared))
+        sort = (declared.entry.kind, id(declared.defaults))
+        if declared.alias in related or not (sort in made and _says_little(declared, found)):
+            made.add(sort)
+            members[declared.alias] = [compiler.source(declared, place) for place in found]
+    compiler.verify_bounds(places)
+    compiler.relationships(members)
+    if sum(_USUAL_BYTES + 3 * len(place.file.path) + len(place.title) for group in places.values() for place in group) > _CLOSE:
+        compile(declaration, sources)  # which counts its bytes
+    return Survey(places, tuple(compiler.held))
+
+
+_USUAL_BYTES, _CLOSE = 1_000, 900_000
+"""What a source has in a Manifest beside its names, and from where on the bound of a Manifest may be near."""
+
+
+def _says_little(declared: Declared, places: Sequence[Place]) -> bool:
+    """Whether the sources are as good as any other of their kind: nothing was written that could be wrong."""
+    entry = declared.entry
+    written = (entry.title, entry.identifiers, entry.labels, entry.producer, entry.recorded_by, entry.sensitivity, entry.authority)
+    plain = all(member is UNSET for member in (*written, entry.freshness)) and not entry.provenance
+    return plain and entry.root is RootScope.REPOSITORY and all(len(p.title) <= _SHORT and p.title.isprintable() for p in places)
+
+
+_SHORT = 200
 
 
 def held(declaration: Declaration, sources: Sources) -> list[Held]:
@@ -121,6 +154,14 @@ def held(declaration: Declaration, sources: Sources) -> list[Held]:
                 pin = Pin(declared.entry.root.value, declared.pattern, declared.part)
                 compiler.held.append(Held(pin, declared, error=error))
     return compiler.held
+
+
+class Place(NamedTuple):
+    """Where a source is: a file, some of its lines, and the title it goes by."""
+
+    file: File
+    span: Span
+    title: str
 
 
 class _Compiler:
@@ -155,17 +196,22 @@ class _Compiler:
 
     def sources_of(self, declared: Declared) -> Iterator[Source]:
         """The sources of one alias: one for a path, any number for a glob, in the order of the tree."""
+        for place in self.places_of(declared):
+            yield self.source(declared, place)
+
+    def places_of(self, declared: Declared) -> Iterator[Place]:
+        """Where the sources of one alias are; what is pinned is held, and no two are the same."""
         if not declared.is_glob:
             file = self.listing.named(declared)
             span = self._span(declared, file)
             self._hold(declared, file, "".join(lines(file.text)[span.first - 1 : span.last]), span.first)
-            yield self._source(declared, file, span, declared.title)
+            yield self._distinct(declared, Place(file, span, declared.title))
             return
         for file, spans in self.listing.matching(declared):
             self._hold(declared, file, file.text, 1)
             title = declared.entry.title or file.path
             for number, span in enumerate(spans, 1):
-                yield self._source(declared, file, span, title if len(spans) == 1 else f"{title} ({number} of {len(spans)})")
+                yield self._distinct(declared, Place(file, span, title if len(spans) == 1 else f"{title} ({number} of {len(spans)})"))
 
     def _hold(self, declared: Declared, file: File, text: str, line: int) -> None:
         if declared.pinned:
@@ -173,31 +219,24 @@ class _Compiler:
 
     def _span(self, declared: Declared, file: File) -> Span:
         """The lines that were asked for, at most 65,536 characters of them."""
-        entry, spot, last = declared.entry, declared.spot, len(lines(file.text))
-        whole = Span(1, last)
-        if isinstance(entry.section, str):
-            span = _located(excerpts.section, file, entry.section, spot.at("section"))
-        elif isinstance(entry.symbol, str):
-            span = _located(excerpts.symbol, file, entry.symbol, spot.at("symbol"))
-        else:
-            span = Span(*declared.lines) if declared.lines else whole
-        if span.last > last:
-            raise spot.at("lines").fault(f"{shown(file.path)} has {last} lines", todo=f"Write lines up to {last}.")
+        path, last = shown(file.path), len(lines(file.text))
+        try:
+            span = excerpts.part(file.text, declared.part)
+        except Invalid as error:
+            kind = declared.part[0]
+            message = f"{path} has {last} lines" if kind == "lines" else f"{path}: {error.message}"
+            raise declared.spot.at(kind).fault(message, todo=error.todo) from None
         if (size := excerpts.characters(file.text, span)) > TEXT_CHARACTERS:
-            part = "" if span == whole else f", lines {span.first} to {span.last},"
-            message = f"{shown(file.path)}{part} has {size:,} characters; a source has at most {TEXT_CHARACTERS:,}"
+            part = "" if span == (1, last) else f", lines {span.first} to {span.last},"
+            message = f"{path}{part} has {size:,} characters; a source has at most {TEXT_CHARACTERS:,}"
             todo = _shorter(file) if declared.alias == SPECIFICATION else "Name a part of it: section, symbol or lines."
             raise declared.place.fault(message, todo=todo, reason=Reason.SOURCE_TEXT_LIMIT)
         return span
 
-    def _source(self, declared: Declared, file: File, span: Span, title: str) -> Source:
-        entry, defaults, spot = declared.entry, declared.defaults, declared.spot
-        self._verify_distinct(declared, file, span, title)
-        self._look_at(declared, file, span)
-        usual = Authority.UNTRUSTED_OBSERVATION if entry.kind is Kind.TOOL_OBSERVATION else Authority.REPOSITORY_RECORD
-        sensitivity = defaults.sensitivity or Sensitivity.REPOSITORY_PRIVATE
-        if file.scope is RootScope.OWNER:
-            sensitivity = Sensitivity.OWNER_PRIVATE
+    def source(self, declared: Declared, place: Place) -> Source:
+        """The source at a place of `places_of`. Raises `Invalid` at the member that does not fit."""
+        (file, span, title), entry, defaults, spot = place, declared.entry, declared.defaults, declared.spot
+        owner = "Owner" if entry.authority is Authority.OWNER_APPROVED else None
         references = {file.path: file.observed.sha256} | {
             path: self.listing.reference(file.scope, path, spot.at("provenance", index), ignored=entry.ignored)
             for index, path in enumerate(entry.provenance)
@@ -210,10 +249,10 @@ class _Compiler:
                 locator=Locator(
                     root_scope=file.scope, path=file.path, sha256=file.observed.sha256, line_start=span.first, line_end=span.last
                 ),
-                provenance=self._provenance(references, defaults, declared),
-                authority=entry.authority or usual,
+                provenance=self._provenance(references, defaults, entry.producer or owner, entry.recorded_by or owner),
+                authority=declared.authority,
                 freshness=freshness,
-                sensitivity=entry.sensitivity or sensitivity,
+                sensitivity=declared.sensitivity,
                 identifiers=tuple(sorted(entry.identifiers or ())),
                 labels=tuple(sorted(entry.labels or ())),
                 required=entry.required,
@@ -225,28 +264,31 @@ class _Compiler:
         _verify_authority(declared, source)
         return source
 
-    def _provenance(self, references: dict[str, str], defaults: Defaults, declared: Declared | None = None) -> Provenance:
-        """`references` by path with their digests; who produced and recorded it as written, as approved, or as usual."""
-        entry = declared.entry if declared else None
-        owner = "Owner" if entry and entry.authority is Authority.OWNER_APPROVED else ""
+    def _provenance(
+        self, references: dict[str, str], defaults: Defaults, producer: str | None = None, recorded_by: str | None = None
+    ) -> Provenance:
+        """`references` by path with their digests; who produced and recorded it as given, or as usual."""
         return Provenance(
-            producer=(entry and entry.producer) or owner or defaults.producer,
-            recorded_by=(entry and entry.recorded_by) or owner or defaults.recorded_by or self.declaration.name,
+            producer=producer or defaults.producer,
+            recorded_by=recorded_by or defaults.recorded_by or self.declaration.name,
             references=tuple(ArtifactReference(path=path, sha256=sha256) for path, sha256 in sorted(references.items())),
         )
 
-    def _verify_distinct(self, declared: Declared, file: File, span: Span, title: str) -> None:
+    def _distinct(self, declared: Declared, found: Place) -> Place:
         """No lines twice; and titles that tell the parts of a file apart, since a query finds them again by title."""
+        file, span, title = found
         place, name = (file.scope, file.path, span), (file.scope, file.path, title)
         if other := self.places.get(place):
             message = f"{shown(file.path)}, lines {span.first} to {span.last}, is {other.alias} already"
             raise declared.place.fault(message, todo="Leave one of the two out.", reason=Reason.DUPLICATE_LOCATOR)
         self.places[place] = declared
+        self._look_at(declared, file, span)
         if declared.entry.lines is not UNSET:
-            return
+            return found
         if other := self.titles.get(name):
             raise declared.place.fault(f"{other.alias} has the title '{shown(title)}' already", todo="Give one of the two another title.")
         self.titles[name] = declared
+        return found
 
     def _look_at(self, declared: Declared, file: File, span: Span) -> None:
         """Weigh the file, and note what a person should know of its text."""
@@ -305,7 +347,7 @@ class _Compiler:
 
     # ---- bounds
 
-    def verify_bounds(self, members: dict[str, list[Source]]) -> None:
+    def verify_bounds(self, members: Mapping[str, Sequence[object]]) -> None:
         """Not too many sources, and files that together are no more than a Graph takes (FORMAT 6.5 e)."""
         if (count := sum(map(len, members.values()))) > NODES:
             raise self.spot.fault(f"{count:,} sources; at most {NODES:,}: {_counts(members)}", todo="Narrow the largest globs.")
@@ -352,16 +394,10 @@ ALLOWED = (
 )
 
 
-def _located(find: Callable[[str, str], Span], file: File, wanted: str, spot: Spot) -> Span:
-    try:
-        return find(file.text, wanted)
-    except Invalid as error:
-        raise spot.fault(f"{shown(file.path)}: {error.message}", todo=error.todo) from None
-
-
 def _shorter(file: File) -> str:
     """What to write in place of a specification that is too long: a section that fits, else lines that do."""
     fitting: list[excerpts.Heading] = []
+    part = "lines: 1-1"
     known = excerpts.headings(file.text)
     once = Counter(heading.text for heading in known)
     for heading in known:
@@ -369,18 +405,14 @@ def _shorter(file: File) -> str:
         short = once[heading.text] == 1 and shown(heading.text) == heading.text != ""
         if not inside and short and excerpts.characters(file.text, heading.span) <= TEXT_CHARACTERS:
             fitting.append(heading)
-    part, others = f"lines: 1-{_fitting_lines(file)}", ""
+    others = ""
     if fitting:
         part = f"section: {json.dumps(fitting[0].text, ensure_ascii=False)}"
         others = f"     (sections that fit: {', '.join(heading.text for heading in fitting[:6])})"
+    else:
+        with suppress(Invalid):  # a line that no source can hold
+            part = f"lines: 1-{excerpts.pieces(file.text, file.path)[0].last}"
     return f"It is always included, so it must fit. Add:  specification: {{path: {file.path}, {part}}}{others}"
-
-
-def _fitting_lines(file: File) -> int:
-    try:
-        return excerpts.pieces(file.text, file.path)[0].last
-    except SdaqfError:
-        return 1
 
 
 def _counts(members: Mapping[str, Sequence[object]]) -> str:

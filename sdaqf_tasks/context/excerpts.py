@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from sdaqf_tasks.errors import Invalid, Reason
+from sdaqf_tasks.errors import Invalid, Reason, printable
 from sdaqf_tasks.formats.records import TEXT_CHARACTERS
 from sdaqf_tasks.world import lines
 
@@ -90,6 +90,28 @@ def _symbols(text: str) -> tuple[tuple[str, Span], ...]:
     return tuple((name, span(first, last)) for first, last, name in _python(_rows(text), span))
 
 
+def part(text: str, written: tuple[str, str]) -> Span:
+    """The lines of a part as a manifest writes it, ("section", "Rules") or symbol or lines; all of them where both are empty.
+
+    Raises `Invalid` with MANIFEST_INVALID where the text has no such part.
+    """
+    kind, name = written
+    if kind in ("section", "symbol"):
+        return section(text, name) if kind == "section" else symbol(text, name)
+    last = len(lines(text))
+    first, _, end = name.partition("-")
+    span = Span(int(first), int(end or first)) if kind else Span(1, last)
+    if span.last > last:
+        raise Invalid(Reason.MANIFEST_INVALID, f"it has {last} lines", todo=f"Write lines up to {last}.")
+    return span
+
+
+def part_of(text: str, written: tuple[str, str]) -> str:
+    """The text of a part. Raises as `part`."""
+    span = part(text, written)
+    return "".join(lines(text)[span.first - 1 : span.last])
+
+
 def pieces(text: str, path: str, limit: int = TEXT_CHARACTERS) -> list[Span]:
     """Consecutive spans that hold every line once, each of at most `limit` characters (PIPELINE 2, Long files).
 
@@ -158,7 +180,7 @@ def _nearest(wanted: str, names: Iterable[str]) -> list[str]:
 
 
 def _shown(names: Sequence[str]) -> str:
-    return ", ".join('"' + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name[:80]) + '"' for name in names)
+    return ", ".join(f'"{printable(name[:80])}"' for name in names)
 
 
 # ---- Python ---------------------------------------------------------------------------------------------------------
@@ -260,21 +282,3 @@ def _front_matter(rows: Sequence[str]) -> int:
     if rows[0].rstrip() != "---" or not rows[1:] or not rows[1].strip():
         return 0
     return next((number for number, row in enumerate(rows[1:], 2) if row.rstrip() in ("---", "...")), 0)
-
-
-def part_of(text: str, part: tuple[str, str]) -> str:
-    """The text of a part as a manifest writes it: section, symbol or lines; all of it where the part is empty.
-
-    Raises `Invalid` where the text has no such part.
-    """
-    kind, written = part
-    if not kind:
-        return text
-    if kind == "lines":
-        first, _, last = written.partition("-")
-        span = Span(int(first), int(last or first))
-        if span.last > len(lines(text)):
-            raise Invalid(Reason.MANIFEST_INVALID, f"it has {len(lines(text))} lines")
-    else:
-        span = section(text, written) if kind == "section" else symbol(text, written)
-    return "".join(lines(text)[span.first - 1 : span.last])

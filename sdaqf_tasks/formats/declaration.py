@@ -27,7 +27,7 @@ from sdaqf_tasks.formats.manifest_yaml import (
     SpecificationEntry,
 )
 from sdaqf_tasks.formats.plain_yaml import Document
-from sdaqf_tasks.formats.records import Authority, Kind, RootScope, instant
+from sdaqf_tasks.formats.records import Authority, Kind, RootScope, Sensitivity, instant
 
 ALIAS = re.compile(r"[a-z0-9][a-z0-9-]*")
 SPECIFICATION = "specification"
@@ -80,6 +80,26 @@ class Declared(NamedTuple):
         """The globs that `glob` leaves out."""
         given = self.entry.exclude
         return (given,) if isinstance(given, str) else tuple(given or ())
+
+    @property
+    def authority(self) -> Authority:
+        """As written, else as usual."""
+        observed = self.entry.kind is Kind.TOOL_OBSERVATION
+        return self.entry.authority or (Authority.UNTRUSTED_OBSERVATION if observed else Authority.REPOSITORY_RECORD)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """As written, else as usual for owner files, else as in the defaults."""
+        usual = self.defaults.sensitivity or Sensitivity.REPOSITORY_PRIVATE
+        return self.entry.sensitivity or (Sensitivity.OWNER_PRIVATE if self.entry.root is RootScope.OWNER else usual)
+
+    def says(self, member: str) -> Spot | None:
+        """Where its authority or sensitivity is written, if that is not the usual one."""
+        if getattr(self.entry, member) is not UNSET:
+            return self.spot if (self.alias, member) == (SPECIFICATION, "authority") else self.spot.at(member)
+        if member == "sensitivity" and self.entry.root is not RootScope.OWNER and self.defaults.sensitivity is not UNSET:
+            return Spot(self.spot.document, ("defaults", member))
+        return None
 
     @property
     def pinned(self) -> bool:

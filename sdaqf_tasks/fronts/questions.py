@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from msgspec import UNSET
-
 from sdaqf_tasks.context.explain import Explanation, Told
 from sdaqf_tasks.context.query import _Resolver
 from sdaqf_tasks.errors import Finding, Reason, Refused, SdaqfError
@@ -18,9 +16,9 @@ from sdaqf_tasks.flow.build import held
 from sdaqf_tasks.flow.project import Chain
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.status import status
-from sdaqf_tasks.formats.declaration import DEFAULT, SPECIFICATION, Declared
+from sdaqf_tasks.formats.declaration import DEFAULT, Declared
 from sdaqf_tasks.formats.plain_yaml import nearest
-from sdaqf_tasks.formats.records import Kind, Metadata, RootScope
+from sdaqf_tasks.formats.records import Metadata
 
 Result = dict[str, Any]
 
@@ -114,24 +112,11 @@ def _declared(run: Run, chain: Chain, told: Told) -> dict[str, Declared]:
 
 def _origin(declared: Declared, member: Metadata) -> Result:
     """Where authority and sensitivity come from: `file:line:column`, or the default that holds (PIPELINE 2)."""
-    entry, spot, defaults = declared.entry, declared.spot, declared.defaults
-    owner, observed = entry.root is RootScope.OWNER, entry.kind is Kind.TOOL_OBSERVATION
-    authority = (
-        (spot.at("authority"), "") if entry.authority is not UNSET else (None, "untrusted-observation" if observed else "repository-record")
-    )
-    if declared.alias == SPECIFICATION:
-        authority = (spot, "")
-    sensitivity = (
-        (spot.at("sensitivity"), "") if entry.sensitivity is not UNSET else (None, "owner-private" if owner else "repository-private")
-    )
-    if entry.sensitivity is UNSET and not owner and defaults.sensitivity is not UNSET:
-        sensitivity = (spot._replace(path=("defaults", "sensitivity")), "")
     origin = {}
-    for what, (place, default) in (("authority", authority), ("sensitivity", sensitivity)):
-        value = getattr(member, what).value
-        origin[what] = {"value": value, "from": place.document.place(place.path) if place else "the default"}
-        if default and default != value:
-            origin[what]["from"] = "the YAML, which has changed since"
+    for what in ("authority", "sensitivity"):
+        value, spot = getattr(member, what), declared.says(what)
+        usual = "the default" if value is getattr(declared, what) else "the YAML, which has changed since"
+        origin[what] = {"value": value.value, "from": spot.document.place(spot.path) if spot else usual}
     return origin
 
 
