@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 import yaml
 
-from sdaqf_tasks.context.draft import Part, fitted
-from sdaqf_tasks.context.layout import rows
+from sdaqf_tasks.context.layout import fitted
+from sdaqf_tasks.context.layout import proposed as parts_of
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.errors import Conflict, Reason, SdaqfError
 from sdaqf_tasks.flow import init
@@ -37,7 +37,7 @@ def proposed(path: Path, files: dict[str, str | bytes]) -> Proposal:
 
 
 def named(proposal: Proposal) -> dict[str, tuple[str, int]]:
-    return {part.row.alias: (part.row.pattern, part.sources) for part in proposal.parts}
+    return {part.alias: (part.pattern, part.sources) for part in proposal.parts}
 
 
 def document(proposal: Proposal) -> Any:
@@ -65,7 +65,7 @@ LAYOUTS: dict[str, tuple[dict[str, str | bytes], str, dict[str, tuple[str, int]]
     "one module": (
         {"README.md": README, "acme.py": CODE, "setup.py": CODE, "test_acme.py": CODE},
         "README.md",
-        {"code": ("*.py", 2)},
+        {"code": ("*.py", 2), "tests": ("test_*.py", 1)},
     ),
     "monorepo": (
         {
@@ -81,11 +81,11 @@ LAYOUTS: dict[str, tuple[dict[str, str | bytes], str, dict[str, tuple[str, int]]
         "README.md",
         {
             "rules": ("AGENTS.md", 1),
-            "rules-below": ("**/AGENTS.md", 1),
+            "rules-agents": ("**/AGENTS.md", 1),
             "code": ("packages/**/*.ts", 1),
-            "code-go": ("services/**/*.go", 1),
+            "code-services": ("services/**/*.go", 1),
             "tests": ("packages/**/*.test.ts", 1),
-            "tests-go": ("services/**/*_test.go", 1),
+            "tests-services": ("services/**/*_test.go", 1),
         },
     ),
     "JavaScript": (
@@ -98,7 +98,7 @@ LAYOUTS: dict[str, tuple[dict[str, str | bytes], str, dict[str, tuple[str, int]]
         "README.md",
         {"documents": ("**/*.md", 2)},
     ),
-    "decisions and designs": (
+    "decisions": (
         {
             "docs/specification.md": README,
             "README.md": README + "more\n",
@@ -111,11 +111,9 @@ LAYOUTS: dict[str, tuple[dict[str, str | bytes], str, dict[str, tuple[str, int]]
         },
         "docs/specification.md",
         {
-            "contributing": ("CONTRIBUTING.md", 1),
             "decisions": ("docs/adr/**/*.md", 2),
-            "decisions-md": ("docs/rfcs/*.md", 1),
-            "architecture": ("docs/architecture.md", 1),
-            "documents": ("docs/**/*.md", 1),
+            "decisions-docs": ("docs/rfcs/*.md", 1),
+            "documents": ("**/*.md", 4),
         },
     ),
     "an empty README": ({"README.md": b"", "a.py": CODE}, "README.md", {"code": ("*.py", 1)}),
@@ -131,7 +129,7 @@ LAYOUTS: dict[str, tuple[dict[str, str | bytes], str, dict[str, tuple[str, int]]
             "null/x.py": CODE,
         },
         "README.md",
-        {"code": ("1.5/**/*.py", 1), "code-py": ("null/**/*.py", 1), "code-src": ("src/**/*.py", 1)},
+        {"code": ("1.5/**/*.py", 1), "code-null": ("null/**/*.py", 1), "code-src": ("src/**/*.py", 1)},
     ),
 }
 
@@ -172,10 +170,10 @@ def test_every_file_is_either_a_source_or_named_as_left_out(tmp_path: Path) -> N
         "docs/Q3 plan.md": "space in its name",
         "docs/[a].md": "name is not portable",
         "CHANGELOG.md": "390 KiB, at most 256",
-        "HISTORY.md": "elsewhere",
-        "scripts/s.py": "beside the product",
+        "HISTORY.md": "neither rules, decisions, code, tests nor documents",
+        "scripts/s.py": "neither rules, decisions, code, tests nor documents",
         "a.png": "binary",
-        "pyproject.toml": "settings, data and the like",
+        "pyproject.toml": "neither rules, decisions, code, tests nor documents",
     }
     assert sum(group.files for group in proposal.left_out) + sum(part.sources for part in proposal.parts) + 1 == len(proposal.tree.files)
 
@@ -198,7 +196,7 @@ def test_without_sections_the_first_lines_that_fit_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proposal = proposed(tmp_path / "r", {"README.rst": ("x" * 99 + "\n") * 1_000})
-    assert document(proposal)["specification"] == {"path": "README.rst", "lines": "1-655"}
+    assert document(proposal)["specification"] == {"path": "README.rst", "lines": "1-636"}
     assert built(tmp_path / "r", monkeypatch, capsys).code == 0
 
 
@@ -238,7 +236,7 @@ def test_rules_that_only_lead_to_others_are_understood(text: str | None, note: s
         tree.link("CLAUDE.md", "AGENTS.md")
         tree.commit("CLAUDE.md")
     proposal = propose(Project(tree.path))
-    assert [(part.row.alias, part.row.pattern, part.note) for part in proposal.parts] == [("rules", "AGENTS.md", note)]
+    assert [(part.alias, part.pattern, part.note) for part in proposal.parts] == [("rules", "AGENTS.md", note)]
     assert proposal.left_out == ()
 
 
@@ -248,13 +246,16 @@ def test_rules_that_say_more_are_sources_of_their_own(tmp_path: Path) -> None:
     assert document(found)["queries"]["default"]["require"] == ["rules", "rules-claude"]
 
 
-def test_rules_that_are_too_long_are_cut_and_those_with_a_key_left_out(
+def test_rules_that_are_too_long_or_hold_a_key_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     key = "AKIA" + "A" * 16 + "\n"
     proposal = proposed(tmp_path / "r", {"README.md": README, "AGENTS.md": "Be calm.\n" * 8_000, "CLAUDE.md": key})
-    assert named(proposal) == {"rules": ("AGENTS.md", 2)}
-    assert [(group.examples, group.why) for group in proposal.left_out] == [(("CLAUDE.md",), "looks like a key or a token")]
+    assert named(proposal) == {}
+    assert {name: group.why for group in proposal.left_out for name in group.examples} == {
+        "AGENTS.md": "too much for one manifest",
+        "CLAUDE.md": "looks like a key or a token",
+    }
     assert built(tmp_path / "r", monkeypatch, capsys).code == 0
 
 
@@ -269,48 +270,52 @@ def test_a_large_tree_is_narrowed_to_what_a_manifest_takes_and_says_so(
     given |= {f"src/c/{folder}/{number}.py": f"y = {folder}, {number}\n" for folder in "de" for number in range(300)}
     given |= {f"tests/{number}.py": f"z = {number}\n" for number in range(100)}
     proposal = proposed(tmp_path / "r", given)
-    code = next(part for part in proposal.parts if part.row.alias == "code")
-    assert (code.sources, code.row.exclude) == (600, ("src/c/e/**",))
-    assert code.note == "300 files too much: src/c/e/**"
+    code = next(part for part in proposal.parts if part.alias == "code")
+    assert (code.pattern, code.sources) == ("src/c/**/*.py", 600)
+    assert code.note == "600 of 900 files: the others are too much for one manifest"
     assert named(proposal)["tests"] == ("tests/**/*.py", 100)
     assert built(tmp_path / "r", monkeypatch, capsys).code == 0
 
 
-def test_a_few_large_files_are_narrowed_by_their_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_large_files_count_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     given: dict[str, str | bytes] = {"README.md": README}
-    given |= {f"src/{folder}/{number}.py": f"# {folder} {number}\n" + "x = 1  # ä\n" * 20_000 for folder in "abc" for number in range(15)}
+    given |= {
+        f"src/{folder}/{number}.py": f"# {folder} {number}\n" + "x = 1  # ä\n" * 20_000 for folder in "abcdefg" for number in range(5)
+    }
     proposal = proposed(tmp_path / "r", given)
-    assert sum(len(given[name]) for part in proposal.parts for name in part.row.takes(proposal.tree.files)) < 8_388_608
-    assert named(proposal)["code"][1] > 0
+    assert named(proposal) == {"code": ("src/a/**/*.py", 20)}
     assert built(tmp_path / "r", monkeypatch, capsys).code == 0
 
 
-def test_folders_are_left_out_until_the_rest_fits() -> None:
+def test_a_glob_that_is_too_much_is_narrowed_to_the_largest_folder_that_fits() -> None:
     names = ["src/a.py", *(f"src/big/{folder}/{n}.py" for folder in "xy" for n in range(6)), *(f"src/small/{n}.py" for n in range(2))]
-    parts = [Part(row) for row in rows(names)]
-    assert [part.row.exclude for part in fitted(parts, names, lambda name: 0.1, 2.0)] == [()]
-    [narrow] = fitted(parts, names, lambda name: 0.1, 0.85)
-    assert (narrow.row.exclude, narrow.sources) == (("src/big/x/5.py", "src/big/y/**"), 8)
-    [deeper] = fitted(parts, names, lambda name: 0.1, 1.0)
-    assert (deeper.row.exclude, deeper.sources, deeper.note) == (("src/big/y/**",), 9, "6 files too much: src/big/y/**")
+    parts = parts_of(names)
+    for room, pattern in ((15, "src/**/*.py"), (14.9, "src/big/x/**/*.py"), (8, "src/big/x/**/*.py"), (7.9, "src/small/**/*.py")):
+        assert [part.pattern for part in fitted(parts, names, lambda name: 1, room)] == [pattern]
+    assert fitted(parts, names, lambda name: 1, 2) == []
 
 
-def test_no_two_rows_take_one_file() -> None:
+def test_what_lies_flat_in_one_folder_is_taken_whole_or_not_at_all() -> None:
+    names = [f"docs/adr/{number}.md" for number in range(5)]
+    assert fitted(parts_of(names)[:1], names, lambda name: 1, 4) == []
+
+
+def test_no_two_parts_take_one_file() -> None:
     names = [
         f"{folder}/{name}"
         for folder in ("src", "src/tests", "tests", "docs", "docs/adr", "lib/test")
         for name in ("a.py", "b.md", "c.ts", "d.test.ts")
     ]
-    taken = [name for row in rows(names) for name in row.takes(names)]
+    found = parts_of(names)
+    taken = [name for part in found for name in part.takes(names)]
     assert len(taken) == len(set(taken)) > 12
+    assert len({part.alias for part in found}) == len(found)
 
 
 def test_pinned_kinds_come_first() -> None:
-    found = rows(["src/a.py", "tests/b.py", "docs/adr/1.md", "docs/c.md", "CONTRIBUTING.md"])
-    assert [row.kind for row in found] == [Kind.REQUIREMENT, Kind.DECISION, Kind.SOURCE, Kind.TEST, Kind.DESIGN]
-    assert [row.pinned for row in found] == [True, True, False, False, False]
+    found = parts_of(["src/a.py", "tests/b.py", "docs/adr/1.md", "docs/c.md", "src/AGENTS.md"])
+    assert [part.kind for part in found] == [Kind.REQUIREMENT, Kind.DECISION, Kind.SOURCE, Kind.TEST, Kind.DESIGN]
+    assert [part.pinned for part in found] == [True, True, False, False, False]
 
 
 # ---- writing
@@ -436,9 +441,9 @@ def test_the_journey(acme: WorkTree) -> None:
         "  tests           tests/**/*.py   1   follows the tree",
         '  left out        "docs/notes/Q3 plan.md" (space in its name)',
         "",
-        "AGENTS.md names 3 places in this repository. Two are gone:",
-        f"  AGENTS.md:3  src/acme/session_pool.py   renamed to src/acme/pool.py by {commit}, 3 months ago",
-        "  AGENTS.md:4  src/acme/retry.py:41-58    the file has 37 lines",
+        "AGENTS.md names 3 places in this repository. Of these 2 are gone:",
+        f"  AGENTS.md:3   src/acme/session_pool.py   renamed to src/acme/pool.py by {commit}, 3 months ago",
+        "  AGENTS.md:4   src/acme/retry.py:41-58    the file has 37 lines",
     ]
 
 
