@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 from sdaqf_tasks.formats.artifacts import Artifact
 from sdaqf_tasks.formats.records import Authority, EdgeType, FreshnessKind, Kind, RootScope, Sensitivity
 from tests.builders import plain, resealed
+from tests.secrets import BEGIN, KEY
 
 WORDS = [member.value for enumeration in (Authority, Sensitivity, Kind, RootScope, EdgeType, FreshnessKind) for member in enumeration]
 LENGTHS = (40, 41, 100, 101, 128, 129, 240, 241, 500, 501, 4_000, 4_001, 65_536, 65_537)
 NUMBERS = (-1, 0, 1, 3, 4, 6, 7, 8, 9, 100, 101, 1_023, 1_024, 4_096, 4_097, 16_384, 16_385, 1_000_000, 1_000_001, 8_388_609, 10**30)
 ANYTHING: tuple[Any, ...] = (None, True, False, 0, 1, -1, "", "x", [], {}, 1.0, 0.5, ["x"], {"x": 1})
-TEXTS = ("", " ", "\t", "\u200b", "\x85", "a\0b", "\ud800", "a\rb", "\x7f", "AKIA0123456789ABCDEF", "-----BEGIN EC PRIVATE KEY-----")
-PATHS = ("a/", "/a", "a//b", "./a", "a/..", "con", "a/nul.txt", "com0", "a.", "~a", "a\\b", "a b", "-a", ".git/x", "AKIA0123456789ABCDEF/b")
+TEXTS = ("", " ", "\t", "\u200b", "\x85", "a\0b", "\ud800", "a\rb", "\x7f", KEY, f"{BEGIN} EC PRIVATE KEY-----")
+PATHS = ("a/", "/a", "a//b", "./a", "a/..", "con", "a/nul.txt", "com0", "a.", "~a", "a\\b", "a b", "-a", ".git/x", f"{KEY}/b")
 TIMES = (
     "0001-01-01T00:00:00Z",
     "9999-12-31T23:59:59.999999Z",

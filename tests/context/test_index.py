@@ -26,6 +26,7 @@ from tests.builders import (
     source,
     specification,
 )
+from tests.secrets import KEY
 from tests.simulator import World
 
 
@@ -141,15 +142,15 @@ def an_immutable_file_that_is_no_json(**how: Any) -> Repository:
 
 def an_immutable_file_that_is_large_json(**how: Any) -> Repository:
     evidence: dict[str, Any] = {"kind": Kind.EVIDENCE, "authority": Authority.VERIFIED_EVIDENCE, "freshness": IMMUTABLE}
-    return Failing(text="[" * 66 + "]" * 66 + "\n" + "AKIA0123456789ABCDEF" + "x" * 65_536, lines=(2, 2), **evidence, **how)
+    return Failing(text="[" * 66 + "]" * 66 + "\n" + KEY + "x" * 65_536, lines=(2, 2), **evidence, **how)
 
 
 def a_long_text(**how: Any) -> Repository:
-    return Failing(text="AKIA0123456789ABCDEF" + "x" * 65_517, **how)  # the length comes before the look for secrets
+    return Failing(text=KEY + "x" * 65_517, **how)  # the length comes before the look for secrets
 
 
 def a_secret(**how: Any) -> Repository:
-    return Failing(text="key: AKIA0123456789ABCDEF\n", **how)
+    return Failing(text=f"key: {KEY}\n", **how)
 
 
 ROWS = [
@@ -215,7 +216,7 @@ def test_the_selected_text_is_not_altered() -> None:
 
 def test_a_secret_outside_the_selected_lines_does_not_matter() -> None:
     repository = Repository()
-    part = repository.add("a", "fine\nAKIA0123456789ABCDEF\n", lines=(1, 1))
+    part = repository.add("a", f"fine\n{KEY}\n", lines=(1, 1))
     assert node_of(repository.graph(), part).text == "fine\n"
 
 

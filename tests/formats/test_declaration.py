@@ -20,6 +20,7 @@ from sdaqf_tasks.formats.entries import Spot
 from sdaqf_tasks.formats.manifest_yaml import BudgetEntry, Defaults, Expiry, QueryEntry
 from sdaqf_tasks.formats.records import Authority, EdgeType, Kind, RootScope, Sensitivity, instant
 from sdaqf_tasks.formats.schemas import schemas
+from tests.secrets import TOKEN
 from tests.written import FILE, TOP, declared, document, made, refused
 
 ROOT = Path(__file__).parents[2]
@@ -439,7 +440,7 @@ class TestSources:
             ("{kind: design, glob: b, sha256: a}", 30, "sha256 goes with a path, not with a glob", None),
             ("{kind: design, glob: b, root: owner}", 30, "owner files are named one by one; globs are for files of the tree", "Name each."),
             (
-                "{kind: design, path: a.md, title: ghp_abcdefghijklmnopqrstuvwxyz}",
+                f"{{kind: design, path: a.md, title: {TOKEN}}}",
                 40,
                 "looks like a key or a token",
                 "Take the secret out, or select other lines.",

@@ -50,17 +50,18 @@ from tests.builders import (
     source,
     specification,
 )
+from tests.secrets import BEGIN, KEY
 
 PATHS = [line.split("\t") for line in (Path(__file__).parents[1] / "vectors/locator-paths.tsv").read_text("utf-8").splitlines()[1:]]
 BLANK = [*range(0x09, 0x0E), *range(0x1C, 0x21), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000]
 SECRETS = [
     "AKIA" + "Z" * 16,
-    "x AKIA0123456789ABCDEF",
+    f"x {KEY}",
     *("gh" + letter + "_" + "a" * 20 for letter in "pousr"),
-    "-----BEGIN PRIVATE KEY-----",
-    "-----BEGIN RSA PRIVATE KEY-----",
-    "-----BEGIN EC PRIVATE KEY-----",
-    "a\n-----BEGIN OPENSSH PRIVATE KEY-----\nb",
+    f"{BEGIN} PRIVATE KEY-----",
+    f"{BEGIN} RSA PRIVATE KEY-----",
+    f"{BEGIN} EC PRIVATE KEY-----",
+    f"a\n{BEGIN} OPENSSH PRIVATE KEY-----\nb",
 ]
 HARMLESS = [
     "AKIA" + "Z" * 15,
@@ -128,7 +129,7 @@ def test_other_shapes_are_not_detected(text: str) -> None:
 
 
 def test_a_secret_shaped_path_id_or_time_is_one_too() -> None:
-    assert refusal(changed(metadata(), "locator/path", "docs/AKIA0123456789ABCDEF"), Source).reason is Reason.SECRET_SHAPED
+    assert refusal(changed(metadata(), "locator/path", f"docs/{KEY}"), Source).reason is Reason.SECRET_SHAPED
     assert refusal(plain(query(graph()))["content"] | {"graph_id": "AKIA" + "A" * 16}, Query).reason is Reason.SECRET_SHAPED
     assert refusal(plain(query(graph()))["content"] | {"as_of": "AKIA" + "A" * 16}, Query).reason is Reason.SECRET_SHAPED
 
