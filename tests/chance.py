@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sdaqf_tasks.formats.artifacts import Artifact
 from sdaqf_tasks.formats.records import Authority, EdgeType, FreshnessKind, Kind, RootScope, Sensitivity
 from tests.builders import plain, resealed
-from tests.secrets import BEGIN, KEY
+from tests.keys import BEGIN, KEY
 
 WORDS = [member.value for enumeration in (Authority, Sensitivity, Kind, RootScope, EdgeType, FreshnessKind) for member in enumeration]
 LENGTHS = (40, 41, 100, 101, 128, 129, 240, 241, 500, 501, 4_000, 4_001, 65_536, 65_537)

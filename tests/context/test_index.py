@@ -26,7 +26,7 @@ from tests.builders import (
     source,
     specification,
 )
-from tests.secrets import KEY
+from tests.keys import KEY
 from tests.simulator import World
 
 

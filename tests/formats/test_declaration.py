@@ -20,7 +20,7 @@ from sdaqf_tasks.formats.entries import Spot
 from sdaqf_tasks.formats.manifest_yaml import BudgetEntry, Defaults, Expiry, QueryEntry
 from sdaqf_tasks.formats.records import Authority, EdgeType, Kind, RootScope, Sensitivity, instant
 from sdaqf_tasks.formats.schemas import schemas
-from tests.secrets import TOKEN
+from tests.keys import TOKEN
 from tests.written import FILE, TOP, declared, document, made, refused
 
 ROOT = Path(__file__).parents[2]

@@ -50,7 +50,7 @@ from tests.builders import (
     source,
     specification,
 )
-from tests.secrets import BEGIN, KEY
+from tests.keys import BEGIN, KEY
 
 PATHS = [line.split("\t") for line in (Path(__file__).parents[1] / "vectors/locator-paths.tsv").read_text("utf-8").splitlines()[1:]]
 BLANK = [*range(0x09, 0x0E), *range(0x1C, 0x21), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000]
