@@ -58,9 +58,6 @@ def shown(name: str) -> str:
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
-# Reading
-
-
 def components(path: str) -> tuple[bytes, ...]:
     """The components of a relative path, as the bytes that the system knows (UTF-8 with surrogate escapes).
 
@@ -121,25 +118,16 @@ class Walk:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._leave(0)
-
-    def _leave(self, depth: int) -> None:
-        while len(self._open) > depth + 1:
-            os.close(self._open.pop())
-        self._folder = self._folder[:depth]
+        self.enter(())
 
     def enter(self, folder: tuple[bytes, ...]) -> int:
         """The descriptor of the folder; it stays ours."""
-        if folder != self._folder:
-            common = 0
-            for mine, other in zip(self._folder, folder, strict=False):
-                if mine != other:
-                    break
-                common += 1
-            self._leave(common)
-            for part in folder[common:]:
-                self._open.append(os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=self._open[-1]))
-                self._folder = (*self._folder, part)
+        while self._folder != folder[: len(self._folder)]:
+            self._folder = self._folder[:-1]
+            os.close(self._open.pop())
+        for part in folder[len(self._folder) :]:
+            self._open.append(os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=self._open[-1]))
+            self._folder = (*self._folder, part)
         return self._open[-1]
 
     def lstat(self, parts: tuple[bytes, ...]) -> os.stat_result:
@@ -203,9 +191,6 @@ def _whole(opening: Callable[[], File], limit: int, at: str) -> bytes:
         raise Unreadable(Reason.MISSING_OR_UNREADABLE, "the file is missing, a link, not regular, or closed to us", at=at) from error
 
 
-# Writing
-
-
 def publish(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Make a file that was not there; afterwards it is on the disk, whole. An existing target stays as it is.
 
@@ -213,7 +198,7 @@ def publish(path: Path, data: bytes, mode: int = 0o600) -> None:
     """
     taken = Conflict(Reason.OUTPUT_EXISTS, "the output is there already", at=shown(path.name))
     with _folder(path) as folder:
-        if _present(path.name, folder):
+        if _status(path.name, folder):
             raise taken
         with _temporary(folder, data, mode) as temporary:
             try:
@@ -306,17 +291,18 @@ class Lock:
         os.close(self._descriptor)
 
     def _taken(self) -> bool:
+        name = self._path.name
         with _folder(self._path) as folder:
-            name = self._path.name
-            if _present(name, folder) and not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            if (there := _status(name, folder)) and not stat.S_ISREG(there.st_mode):
                 raise Conflict(Reason.OUTPUT_INVALID, "the lock is not a regular file", at=shown(name))
             self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=folder)
             taken = False
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # The folder may have been deleted and made again meanwhile: then this is nobody's lock.
-                taken = os.path.samestat(os.fstat(self._descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False))
-            except (BlockingIOError, FileNotFoundError):
+                there = _status(name, folder)
+                taken = there is not None and os.path.samestat(os.fstat(self._descriptor), there)
+            except BlockingIOError:
                 pass
             finally:
                 if not taken:
@@ -324,12 +310,11 @@ class Lock:
             return taken
 
 
-def _present(name: str, folder: int) -> bool:
+def _status(name: str, folder: int) -> os.stat_result | None:
     try:
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
-        return False
-    return True
+        return None
 
 
 def _invalid(error: OSError, at: str) -> SdaqfError:
