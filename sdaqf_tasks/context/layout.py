@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from sdaqf_tasks.context.globs import matches
+from sdaqf_tasks.formats.globs import matches
 from sdaqf_tasks.formats.records import Kind, is_path
 
 

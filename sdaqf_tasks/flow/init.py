@@ -21,7 +21,6 @@ from sdaqf_tasks.context import draft, excerpts, layout
 from sdaqf_tasks.context.compile import Compiled
 from sdaqf_tasks.context.compile import compile as compile_manifest
 from sdaqf_tasks.context.draft import Specification
-from sdaqf_tasks.context.globs import matches
 from sdaqf_tasks.context.index import index
 from sdaqf_tasks.context.layout import Part, suffix
 from sdaqf_tasks.disk.files import components, make_folder, publish
@@ -32,6 +31,7 @@ from sdaqf_tasks.errors import Conflict, Reason, Refused, SdaqfError
 from sdaqf_tasks.flow.mentions import ALWAYS, Looked, look
 from sdaqf_tasks.flow.project import Project
 from sdaqf_tasks.formats import canonical, declaration, lockfile, plain_yaml
+from sdaqf_tasks.formats.globs import matches
 from sdaqf_tasks.formats.records import SECRET, TEXT_CHARACTERS, Kind, RootScope, is_path
 from sdaqf_tasks.formats.schemas import schemas
 from sdaqf_tasks.world import SOURCE_BYTES, Tree, decode, lines
