@@ -46,15 +46,15 @@ class Item(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """One source on both sides, where it is."""
+    """One source on both sides, where it is; `member` is as it is now, if it is there."""
 
     before: Item | None
     after: Item | None
+    member: Node | Source
 
     @property
     def name(self) -> str:
-        item = self.after or self.before
-        return cite(item.member) if item else ""
+        return cite(self.member)
 
 
 def difference(base: Side, current: Side) -> dict[str, Any]:
@@ -98,26 +98,16 @@ def _items(side: Side, other: Side) -> list[Item]:
     nodes = [known[node_id] for node_id in {*out, *(node.node_id for node in side.snapshot.content.nodes)} if node_id in known]
     items = [Item(node, out.get(node.node_id), node.required or node.node_id in by_query) for node in nodes]
     if side.graph and side.manifest:
-        lost = {excluded.source_id: excluded.reason for excluded in side.graph.content.excluded_sources}
-        items += [
-            Item(source, lost[source.source_id], source.required) for source in side.manifest.content.sources if source.source_id in lost
-        ]
-    return sorted(items, key=_reading_order)
-
-
-def _reading_order(item: Item) -> tuple[str, str, int, int]:
-    locator = item.member.locator
-    return locator.root_scope.value, locator.path, locator.line_start, locator.line_end
-
-
-def _path(item: Item) -> Hashable:
-    return item.member.locator.root_scope, item.member.locator.path
+        sources = {source.source_id: source for source in side.manifest.content.sources}
+        lost = [(sources[excluded.source_id], excluded.reason) for excluded in side.graph.content.excluded_sources]
+        items += [Item(source, reason, source.required) for source, reason in lost]
+    return sorted(items, key=lambda item: reading_order(item.member))
 
 
 KEYS: tuple[Callable[[Item], Hashable], ...] = (
-    lambda item: (_path(item), item.member.title, item.text),
-    lambda item: (_path(item), item.member.title),
-    _path,
+    lambda item: (*reading_order(item.member)[:2], item.member.title, item.text),
+    lambda item: (*reading_order(item.member)[:2], item.member.title),
+    lambda item: reading_order(item.member)[:2],
     lambda item: (item.text, item.member.kind) if item.text else item.member.source_id,
 )
 """What makes one source of two, strongest first; a key counts where each side has it once."""
@@ -131,10 +121,10 @@ def _paired(base: list[Item], current: list[Item]) -> list[Pair]:
             for item in items:
                 held[side][key(item)].append(item)
         shared = {one for one, items in held[0].items() if len(items) == 1 == len(held[1][one])}
-        pairs += [Pair(held[0][one][0], held[1][one][0]) for one in shared]
+        pairs += [Pair(before, after, after.member) for before, after in ((held[0][one][0], held[1][one][0]) for one in shared)]
         left = [[item for item in items if key(item) not in shared] for items in left]
-    pairs += [Pair(item, None) for item in left[0]] + [Pair(None, item) for item in left[1]]
-    return sorted(pairs, key=lambda pair: _reading_order(pair.after or pair.before))  # type: ignore[arg-type]
+    pairs += [Pair(item, None, item.member) for item in left[0]] + [Pair(None, item, item.member) for item in left[1]]
+    return sorted(pairs, key=lambda pair: reading_order(pair.member))
 
 
 def _told(name: str, item: Item) -> dict[str, Any]:
@@ -149,65 +139,60 @@ def _changed(name: str, before: Item, after: Item) -> dict[str, Any]:
 
 
 def _marks(name: str, before: Item, after: Item) -> Iterator[dict[str, Any]]:
-    """What else is said about a text that is in on both sides."""
-    one, other = before.member, after.member
-    for mark, old, new in (
-        ("authority", one.authority.value, other.authority.value),
-        ("sensitivity", one.sensitivity.value, other.sensitivity.value),
-        ("required", before.required, after.required),
-        ("kind", one.kind.value, other.kind.value),
-        ("title", one.title, other.title),
-        ("path", one.locator.path, other.locator.path),
-        ("lines", *_begins(one, other)),
-    ):
-        if old != new:
-            yield {"source": name, "what": mark, "before": old, "after": new}
-
-
-def _begins(one: Node | Source, other: Node | Source) -> tuple[str, str]:
-    """The lines of both where they begin elsewhere; a text that only grew is no other span."""
-    spans = [f"{member.locator.line_start}-{member.locator.line_end}" for member in (one, other)]
-    return (spans[0], spans[1]) if one.locator.line_start != other.locator.line_start else ("", "")
+    """What else is said about a text that is in on both sides. Lines count where it begins elsewhere: one that grew is no other."""
+    told: list[dict[str, Any]] = []
+    begins = before.member.locator.line_start, after.member.locator.line_start
+    for item in (before, after):
+        member, locator = item.member, item.member.locator
+        marks = {"authority": member.authority.value, "sensitivity": member.sensitivity.value, "required": item.required}
+        marks |= {"kind": member.kind.value, "title": member.title, "path": locator.path}
+        told.append(marks | ({"lines": f"{locator.line_start}-{locator.line_end}"} if begins[0] != begins[1] else {}))
+    old, new = told
+    return ({"source": name, "what": what, "before": old[what], "after": new[what]} for what in old if old[what] != new[what])
 
 
 def _contradictions(base: Side, current: Side, pairs: list[Pair]) -> dict[str, list[list[str]]]:
     """The contradictions that came and went, by the names of their ends."""
-    shown = []
-    for side, index in ((base, _indexed(pairs, 0)), (current, _indexed(pairs, 1))):
-        shown.append({frozenset((index[e.source_node_id], index[e.target_node_id])) for e in contradictions(side.snapshot)})
 
-    def named(ends: set[frozenset[int]]) -> list[list[str]]:
-        return sorted([pairs[position].name for position in sorted(pair)] for pair in ends)
+    def ends(side: Side, number: int) -> set[frozenset[int]]:
+        index = _indexed(pairs, number)
+        return {frozenset((index[edge.source_node_id], index[edge.target_node_id])) for edge in contradictions(side.snapshot)}
 
-    return {"came": named(shown[1] - shown[0]), "went": named(shown[0] - shown[1])}
+    def named(found: set[frozenset[int]]) -> list[list[str]]:
+        return sorted([pairs[position].name for position in sorted(pair)] for pair in found)
+
+    before, after = ends(base, 0), ends(current, 1)
+    return {"came": named(after - before), "went": named(before - after)}
 
 
 def _indexed(pairs: list[Pair], side: int) -> dict[str, int]:
-    return {item.member.node_id: n for n, pair in enumerate(pairs) if (item := pair[side]) and isinstance(item.member, Node)}
+    return {
+        item.member.node_id: n
+        for n, pair in enumerate(pairs)
+        if (item := (pair.before, pair.after)[side]) and isinstance(item.member, Node)
+    }
 
 
 def _query(base: Side, current: Side, pairs: list[Pair]) -> list[dict[str, Any]]:
     """The rules that differ: members of the query, as the YAML calls them. Sources count as the same where they are paired."""
-    rules = [
-        _rules(side.selection.content.query, len(side.graph.content.nodes) if side.graph else None, _indexed(pairs, number), pairs)
-        for number, side in enumerate((base, current))
-        if side.selection
-    ]
-    if len(rules) < 2:
+    if base.selection is None or current.selection is None:
         return []
-    old, new = rules
+    old, new = _rules(base, base.selection.content.query, pairs, 0), _rules(current, current.selection.content.query, pairs, 1)
     return [{"what": what, "before": old[what], "after": new[what]} for what in old if old[what] != new[what]]
 
 
-def _rules(query: Query, nodes: int | None, index: dict[str, int], pairs: list[Pair]) -> dict[str, Any]:
+def _rules(side: Side, query: Query, pairs: list[Pair], number: int) -> dict[str, Any]:
+    index = _indexed(pairs, number)
+
     def named(node_ids: tuple[str, ...]) -> list[str]:
         return sorted(pairs[index[node_id]].name if node_id in index else "a source that is out" for node_id in node_ids)
 
+    everything = side.graph is not None and len(query.seed_node_ids) == len(side.graph.content.nodes)
     return {
         "terms": list(query.terms),
         "identifiers": list(query.identifiers),
         "require": named(query.required_node_ids),
-        "seeds": "all" if len(query.seed_node_ids) == nodes else named(query.seed_node_ids),
+        "seeds": "all" if everything else named(query.seed_node_ids),
         "edges": [edge_type.value for edge_type in query.allowed_edge_types],
         "clearance": query.clearance.value,
         **{f"budget.{name}": getattr(query.budget, member) for name, member in BUDGETS.items()},

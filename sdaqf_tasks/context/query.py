@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
+from sdaqf_tasks.context.document import reading_order
 from sdaqf_tasks.errors import Reason, Refused, reason_of, shown
 from sdaqf_tasks.formats import globs
 from sdaqf_tasks.formats.artifacts import Artifact, Budget, Graph, Manifest, Query, publishable
@@ -80,38 +81,52 @@ def _budget(asked: Asked) -> Budget:
     )
 
 
-class _Found(NamedTuple):
-    """What an alias stands for in a Graph: its node ids, and path and reason of each member that is not in it."""
-
-    node_ids: list[str]
-    missing: list[tuple[str, str]]
-
-
-class _Resolver:
-    """Finds the nodes of an alias again, by what is written: path and lines, path and title, or glob.
+class Origins:
+    """Finds what a source was declared as, by what is written: path and lines, path and title, or glob.
 
     `compile` sees to it that these tell sources apart.
     """
 
+    def __init__(self, declaration: Declaration) -> None:
+        self._sources, self._named = declaration.sources, declaration.named
+        self._lined = {(d.entry.root.value, d.pattern, *d.lines) for d in declaration.sources if d.lines}
+
+    def of(self, member: Metadata) -> Declared | None:
+        """The declared source of a source or node, if the declaration still has it."""
+        return next((declared for declared in self._sources if self.is_of(member, declared)), None)
+
+    def is_of(self, member: Metadata, declared: Declared) -> bool:
+        locator = member.locator
+        if locator.root_scope is not declared.entry.root:
+            return False
+        if declared.is_glob:
+            unwanted = any(globs.matches(glob, locator.path) for glob in declared.excluded)
+            return locator.path not in self._named and globs.matches(declared.pattern, locator.path) and not unwanted
+        if locator.path != declared.pattern:
+            return False
+        if declared.lines:
+            return (locator.line_start, locator.line_end) == declared.lines
+        return member.title == declared.title and reading_order(member) not in self._lined
+
+
+class _Resolver:
+    """The nodes of an alias, and what a person should know of those that the Graph does not have."""
+
     def __init__(self, declaration: Declaration, graph: Artifact[Graph], manifest: Artifact[Manifest] | None) -> None:
-        self.declaration = declaration
+        self.declaration, self.origins, self.whole = declaration, Origins(declaration), manifest is not None
         self.notes: list[str] = []
         self.node_ids = {node.source_id: node.node_id for node in graph.content.nodes}
         self.reasons = {excluded.source_id: excluded.reason for excluded in graph.content.excluded_sources}
-        self.whole = manifest is not None
         members = manifest.content.sources if manifest else graph.content.nodes
         self.members: Mapping[str, Metadata] = {member.source_id: member for member in members}
-        self.named = declaration.named
-        self.lined = {(d.entry.root, d.pattern, *d.lines) for d in declaration.sources if d.lines}
 
     def required(self, asked: Asked) -> set[str]:
         """The nodes of every alias that is required. Raises `Refused` where one has a member that is not in the Graph."""
         found: set[str] = set()
         for index, alias in enumerate(asked.entry.require):
-            spot = asked.spot.at("require", index)
             node_ids, missing = self._find(alias)
             if missing:
-                raise _refusal(alias, *missing[0], spot)
+                raise _refusal(alias, *missing[0], asked.spot.at("require", index))
             found.update(node_ids)
         return found
 
@@ -124,33 +139,17 @@ class _Resolver:
             found.update(node_ids)
         return found
 
-    def _find(self, alias: str) -> _Found:
+    def _find(self, alias: str) -> tuple[list[str], list[tuple[str, str]]]:
+        """The node ids that an alias stands for, and path and reason of each member that is not in the Graph."""
         declared = self.declaration.find(alias)
-        members = {source_id: member for source_id, member in self.members.items() if self._is_of(member, declared)}
-        found = _Found(
-            [self.node_ids[source_id] for source_id in members if source_id in self.node_ids],
-            [(member.locator.path, self.reasons[source_id]) for source_id, member in members.items() if source_id in self.reasons],
-        )
+        members = {source_id: member.locator.path for source_id, member in self.members.items() if self.origins.is_of(member, declared)}
         if not members:
             possible = set() if self.whole else set(self.reasons.values())
-            return _Found([], [(declared.pattern, " or ".join(sorted(possible)) or Reason.REQUIRED_UNKNOWN.value)])
+            return [], [(declared.pattern, " or ".join(sorted(possible)) or Reason.REQUIRED_UNKNOWN.value)]
         if declared.is_glob and self.reasons and not self.whole:
             self.notes.append(f"{len(self.reasons)} sources were left out of the Graph; whether {alias} had one, only its Manifest tells")
-        return found
-
-    def _is_of(self, member: Metadata, declared: Declared) -> bool:
-        locator = member.locator
-        if locator.root_scope is not declared.entry.root:
-            return False
-        if declared.is_glob:
-            unwanted = any(globs.matches(glob, locator.path) for glob in declared.excluded)
-            return locator.path not in self.named and globs.matches(declared.pattern, locator.path) and not unwanted
-        if locator.path != declared.pattern:
-            return False
-        if declared.lines:
-            return (locator.line_start, locator.line_end) == declared.lines
-        place = (locator.root_scope, locator.path, locator.line_start, locator.line_end)
-        return member.title == declared.title and place not in self.lined
+        node_ids = [self.node_ids[source_id] for source_id in members if source_id in self.node_ids]
+        return node_ids, [(path, self.reasons[source_id]) for source_id, path in members.items() if source_id in self.reasons]
 
 
 def _refusal(alias: str, path: str, why: str, spot: Spot) -> Refused:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 from sdaqf_tasks.disk.files import shown
 from sdaqf_tasks.disk.repository import Repository
 from sdaqf_tasks.errors import Reason, Unreadable
+from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.globs import compiled, in_order
 from sdaqf_tasks.formats.records import RootScope
 from sdaqf_tasks.world import REFERENCE_BYTES, Observed, Tree
 
+_LINK, _SUBMODULE = "120000", "160000"
 _LFS = b"version https://git-lfs.github.com/spec/"
 
 
@@ -26,24 +28,22 @@ class Past:
         self._repository = repository
         self._blobs: dict[str, tuple[str, int]] = {}  # id and size, by path
         self._known: dict[str, bytes] = {}
-        names: dict[str, list[str]] = {"120000": [], "160000": []}
+        names: defaultdict[str, list[str]] = defaultdict(list)  # by mode
         excluded = [compiled(pattern, Reason.SETTINGS_INVALID) for pattern in exclude]
         listing = repository.history("ls-tree", "-r", "-l", "-z", "--full-tree", commit)
         for entry in listing.decode("utf-8", "surrogateescape").split("\0")[:-1]:
             (mode, _, blob, size), name = entry.partition("\t")[0].split(), entry.partition("\t")[2]
-            if any(means(name) for means in excluded):
-                continue
-            if mode in names:
+            if not any(means(name) for means in excluded):
                 names[mode].append(name)
-            else:
-                self._blobs[name] = blob, int(size)
+                if mode not in (_LINK, _SUBMODULE):
+                    self._blobs[name] = blob, int(size)
         self._tree = Tree(
             git_head=commit,
-            repository_digest=hashlib.sha256(listing).hexdigest().upper(),
+            repository_digest=canonical.digest(listing),
             committed=repository.committed(commit),
             files=tuple(sorted(self._blobs, key=in_order)),
-            links=tuple(sorted(names["120000"], key=in_order)),
-            submodules=tuple(sorted(names["160000"], key=in_order)),
+            links=tuple(sorted(names[_LINK], key=in_order)),
+            submodules=tuple(sorted(names[_SUBMODULE], key=in_order)),
         )
 
     def tree(self) -> Tree:
@@ -61,7 +61,11 @@ class Past:
             if data is None:
                 raise Unreadable(Reason.MISSING_OR_UNREADABLE, "the clone lacks the file of that commit", at=shown(path))
             self._known[blob] = data
-        return Observed(self._known[blob], hashlib.sha256(self._known[blob]).hexdigest().upper())
+        return Observed(self._known[blob], canonical.digest(self._known[blob]))
+
+    def read_file(self, path: str, limit: int) -> bytes:
+        """The bytes of a file of the tree. Raises as `read`."""
+        return self.read(RootScope.REPOSITORY, path, limit).data
 
 
 def converted(repository: Repository, paths: Collection[str]) -> frozenset[str]:

@@ -16,7 +16,7 @@ from sdaqf_tasks.context import block, excerpts
 from sdaqf_tasks.context.block import Line, Written
 from sdaqf_tasks.context.document import UNTRUSTED, content_digest, contradictions, inline, passages, verify_clearance
 from sdaqf_tasks.context.findings import Found
-from sdaqf_tasks.context.query import _Resolver
+from sdaqf_tasks.context.query import Origins
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.errors import Conflict, Finding, Reason, Refused, SdaqfError, Unreadable
 from sdaqf_tasks.flow import lock, stages
@@ -97,9 +97,9 @@ def written(run: Run, chain: Chain, now: Present, file: str) -> Written:
     """The block of a chain for `file`."""
     manifest = run.project.manifest(chain.manifest)
     declaration = run.reading(manifest).declaration
-    resolver = _Resolver(declaration, now.graph, now.manifest)
+    origins = Origins(declaration)
     shown = [passage.node for passage in passages(now.snapshot, now.compaction)]
-    declared = {node.node_id: next((d for d in declaration.sources if resolver._is_of(node, d)), None) for node in shown}
+    declared = {node.node_id: origins.of(node) for node in shown}
     places = {node.node_id: _place(node, declared[node.node_id]) for node in shown}
     against: dict[str, set[str]] = {}
     for edge in contradictions(now.snapshot):

@@ -7,7 +7,7 @@ import os
 import re
 import tomllib
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NamedTuple
@@ -160,7 +160,7 @@ class Project:
 
     def read(self, manifest: ManifestFile) -> Reading:
         """The declaration of a manifest with its includes. Raises with `file:line:column`."""
-        return read_declaration(self.root, manifest.path, manifest.name)
+        return read_declaration(self.root.read, manifest.path, manifest.name)
 
     def _yaml_files(self) -> Iterator[str]:
         for folder in self._folders():
@@ -214,19 +214,23 @@ def _has_deep_key(data: bytes) -> bool:
     return False
 
 
-def read_declaration(root: Root, path: str, name: str) -> Reading:
-    """The declaration in the file `path` below `root`, with what it includes.
+Read = Callable[[str, int], bytes]
+"""Reads the file at a path from the top, whole; raises `Unreadable` over so many bytes, as `Root.read`."""
+
+
+def read_declaration(read: Read, path: str, name: str) -> Reading:
+    """The declaration in the file `path` of the tree, with what it includes.
 
     Raises `Unreadable`, `Malformed` or `Invalid` with `file:line:column`.
     """
-    document, digests = _document(root, path)
+    document, digests = _document(read, path)
     included = []
     for index, written in enumerate(declaration.includes(document)):
         other = include_path(written, path)
         if other is None or other in digests:
             raise document.fault(("include", index), "an include is another file of the work tree, named once")
         try:
-            part, more = _document(root, other)
+            part, more = _document(read, other)
         except Unreadable as error:
             raise document.fault(("include", index), f"{other} cannot be read: {error.message}", reason=error.reason) from None
         included.append(part)
@@ -234,9 +238,9 @@ def read_declaration(root: Root, path: str, name: str) -> Reading:
     return Reading(declaration.read(name, document, included), digests)
 
 
-def _document(root: Root, path: str) -> tuple[Document, dict[str, str]]:
+def _document(read: Read, path: str) -> tuple[Document, dict[str, str]]:
     try:
-        data = root.read(path, plain_yaml.BYTES)
+        data = read(path, plain_yaml.BYTES)
     except Unreadable as error:
         if error.reason is not Reason.SOURCE_BYTE_LIMIT:
             raise

@@ -79,14 +79,10 @@ def differences(found: Answer) -> Iterator[str]:
     for entry in found["contexts"]:
         yield f"{entry['base'][:12] if found['since'] else entry['base']} → {entry['current']}"
         if entry["error"]:
-            yield (
-                f"  refused: {entry['error']['where']}: {entry['error']['message']}"
-                if entry["error"]["where"]
-                else (f"  refused: {entry['error']['message']}")
-            )
+            yield "  refused: " + ": ".join(filter(None, (entry["error"]["where"], entry["error"]["message"])))
             yield f"  {entry['error']['todo']}   ({entry['error']['reason']})"
-            continue
-        yield from (f"  {line}" for line in _difference(entry))
+        else:
+            yield from (f"  {line}" for line in _difference(entry))
     if found["skipped"]:
         yield f"skipped, since no owner root is given: {', '.join(found['skipped'])}"
 
@@ -97,11 +93,9 @@ def _difference(entry: Answer) -> Iterator[str]:
     tree = [commit[:7] for commit in entry["tree"].values()]
     head = {"content": content, "tree": tree, "as of": [*entry["as_of"].values()]}
     yield " · ".join(f"{what} {' → '.join(dict.fromkeys(values))}" for what, values in head.items())
-    for what in ("added", "removed"):
-        for one in entry[what]:
-            yield f"{what:<9}  {one['source']}   " + (
-                f"out: {one['reason']}" if one["reason"] else f"{one['lines']} line{'' if one['lines'] == 1 else 's'}"
-            )
+    for what, one in [("added", one) for one in entry["added"]] + [("removed", one) for one in entry["removed"]]:
+        size = f"{one['lines']} line{'' if one['lines'] == 1 else 's'}"
+        yield f"{what:<9}  {one['source']}   " + (f"out: {one['reason']}" if one["reason"] else size)
     yield from (f"moved in   {one['source']}   was out: {one['reason']}" for one in entry["moved_in"])
     yield from (f"moved out  {one['source']}   {one['reason']}" for one in entry["moved_out"])
     for one in entry["changed"]:

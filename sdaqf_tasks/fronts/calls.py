@@ -212,7 +212,7 @@ def _declaration(yaml: Path, top: Path | None) -> Reading:
     if not path.is_relative_to(base):
         base = path.parent
     with Root(base) as opened:
-        return read_declaration(opened, path.relative_to(base).as_posix(), yaml.stem)
+        return read_declaration(opened.read, path.relative_to(base).as_posix(), yaml.stem)
 
 
 def _enclosing(path: Path) -> Path | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from sdaqf_tasks.context.compact import compact
 from sdaqf_tasks.context.compile import compile as compile_manifest
@@ -17,7 +17,6 @@ from sdaqf_tasks.context.index import index
 from sdaqf_tasks.context.query import query
 from sdaqf_tasks.context.select import select
 from sdaqf_tasks.context.snapshot import snapshot
-from sdaqf_tasks.disk.files import Root
 from sdaqf_tasks.disk.past import Past, converted
 from sdaqf_tasks.disk.store import Store
 from sdaqf_tasks.errors import Invalid, Reason, Refused, SdaqfError, Unreadable
@@ -90,27 +89,15 @@ def _since(run: Run, manifest: ManifestFile, label: str, past: Past) -> Result:
     return entry | found | {"notes": notes, "error": None}
 
 
-class _Committed:
-    """The files of a commit, as a declaration is read from."""
-
-    def __init__(self, past: Past) -> None:
-        self._past = past
-
-    def read(self, path: str, limit: int) -> bytes:
-        return self._past.read(RootScope.REPOSITORY, path, limit).data
-
-
 def _past(manifest: ManifestFile, name: str, past: Past) -> Side:
     """The chain of a query as it would have been built from the commit alone."""
     commit = past.tree().git_head[:12]
     if manifest.path not in past.tree().files:
         raise Refused(Reason.UNKNOWN_NAME, f"{manifest.path} was not there at {commit}", todo="Everything in it is new since.")
-    declaration = read_declaration(cast(Root, _Committed(past)), manifest.path, manifest.name).declaration
+    declaration = read_declaration(past.read_file, manifest.path, manifest.name).declaration
     if outside := declaration.outside:
-        named = ", ".join(path for _, path in outside[:3])
-        raise Refused(
-            Reason.MISSING_OR_UNREADABLE, f"{manifest.name} has sources that no commit holds: {named}", todo="Compare two builds instead."
-        )
+        message = f"{manifest.name} has sources that no commit holds: {', '.join(path for _, path in outside[:3])}"
+        raise Refused(Reason.MISSING_OR_UNREADABLE, message, todo="Compare two builds instead.")
     compiled = compile_manifest(declaration, past).manifest
     graph = index(compiled, past)
     selection = select(graph, query(declaration, name, graph, past.tree().committed, compiled).query)

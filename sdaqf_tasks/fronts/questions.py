@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from sdaqf_tasks.context.explain import Explanation, Told
-from sdaqf_tasks.context.query import _Resolver
+from sdaqf_tasks.context.query import Origins
 from sdaqf_tasks.errors import Finding, Reason, Refused, SdaqfError
 from sdaqf_tasks.flow import stages
 from sdaqf_tasks.flow.build import held
@@ -101,13 +101,8 @@ def _declared(run: Run, chain: Chain, told: Told) -> dict[str, Declared]:
         declaration = run.reading(run.project.manifest(chain.manifest)).declaration
     except SdaqfError:
         return {}
-    resolver = _Resolver(declaration, told.graph, told.manifest)
-    found = {}
-    for source in told.manifest.content.sources:
-        written = next((declared for declared in declaration.sources if resolver._is_of(source, declared)), None)
-        if written:
-            found[source.source_id] = written
-    return found
+    origins = Origins(declaration)
+    return {source.source_id: declared for source in told.manifest.content.sources if (declared := origins.of(source))}
 
 
 def _origin(declared: Declared, member: Metadata) -> Result:
