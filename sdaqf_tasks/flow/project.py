@@ -26,7 +26,7 @@ from sdaqf_tasks.formats.records import instant
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 SETTINGS_BYTES = 1_048_576
-KEY_PARTS = 16
+KEY_PARTS = 10
 SOON = datetime.timedelta(days=36_500)
 HEAD_BYTES = 16_777_216
 """Bytes that a file may have for us to look whose it is; a manifest that is too large must not pass for somebody else's."""

@@ -371,6 +371,8 @@ def _look(run: Run) -> None:
         if inside and set(inside) <= {f"{folder}/{name}" for name in BEING_MADE} | set(_temporaries(inside)):
             # Another run is making the folder at this very moment; when it holds the lock, git does not list it any more.
             time.sleep(0.05)
+            if any(_temporaries(inside)) and folder == settings.build:
+                run.store.create()  # or one was killed while it did: then it is made now, and swept by who holds the lock
             inside = _listed(run.observe(), folder)
         if inside:
             message = f"{inside[0]} lies in {folder}, and git lists it"

@@ -72,7 +72,7 @@ CASES: Mapping[str, tuple[str, Callable[[], bytes]]] = {
     "lock: conflict marks": ("lock", lambda: b"<<<<<<< a\n=======\n>>>>>>> b\n" * (4 * MIB // 28)),
     "settings: deep": ("settings", lambda: b"exclude = " + b"[" * (MIB - 20)),
     "settings: dots": ("settings", lambda: b"a" + b".a" * (MIB // 2 - 10) + b" = 1\n"),
-    "settings: many keys with dots": ("settings", lambda: _filled(b"", lambda n: b"a%d" % n + b".a" * 14 + b"=1\n", MIB)),
+    "settings: many keys with dots": ("settings", lambda: _filled(b"", lambda n: b"a%d" % n + b".a" * 8 + b"=1\n", MIB)),
     "settings: tables": ("settings", lambda: _filled(b"", lambda n: b"[policy.a%d]\n" % n, MIB)),
     "settings: a long number": ("settings", lambda: b"soon = " + b"9" * (MIB - 20) + b"\n"),
     "settings: a long text": ("settings", lambda: b'soon = "' + b"x" * (MIB - 20) + b'"\n'),
