@@ -20,7 +20,7 @@ import time
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from sdaqf_tasks.disk.files import Mark, shown
 from sdaqf_tasks.errors import Reason, Refused
@@ -35,7 +35,9 @@ _SPARSE_INDEX = b"sdir\0\0\0\0"
 _AS_IT_IS = ("core.sparseCheckout=true", "core.sparseCheckoutCone=true", "index.sparse=true", "sparse.expectFilesOutsideOfPatterns=true")
 _REVISION = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]{0,240}?)((?:[~^][0-9]{0,4})*)")
 _OWN_REFS = (b"HEAD", b"refs/bisect/", b"refs/worktree/", b"refs/rewritten/")
-_EXTENSIONS = frozenset({"noop", "noop-v1", "partialclone", "preciousobjects", "relativeworktrees", "worktreeconfig"})
+_EXTENSIONS = frozenset(
+    {"noop", "noop-v1", "objectformat", "partialclone", "preciousobjects", "refstorage", "relativeworktrees", "worktreeconfig"}
+)
 _HISTORY = frozenset({"cat-file", "diff-tree", "log", "ls-tree", "merge-base", "rev-list", "show"})
 _PROGRAM_OPTIONS = ("--ext-diff", "--textconv", "--filters", "--output", "--show-signature", "--submodule")
 _SEE_OBJECTS = _HISTORY | {"diff"}
@@ -81,7 +83,7 @@ class Git:
             self._program = _program(roots)
             with _undisturbed():
                 self._private = _private(roots)
-                self._close = weakref.finalize(self, _remove, self._private, os.getpid())
+                self.close = weakref.finalize(self, _remove, self._private, os.getpid())
         self._environment = {
             "PATH": os.defpath,
             "LC_ALL": "C",
@@ -105,9 +107,6 @@ class Git:
         self._judged: bytes | None = None
         self._commit = ""
 
-    def close(self) -> None:
-        self._close()
-
     def refresh(self) -> str:
         """Bring the private git directory up to date; HEAD's commit, in lowercase hex. No program is run, once judged.
 
@@ -122,7 +121,7 @@ class Git:
                     self._fill_index()
             self._copy(self._layout.common / "info" / "exclude", "info/exclude", _ADMIN_BYTES)
             self._copy(self._layout.common / "shallow", "shallow", _ADMIN_BYTES)
-            commit = _head(self._layout)
+            commit = _follow(self._layout, b"HEAD")
             if commit != self._commit:
                 (self._private / "HEAD").write_text(commit + "\n", "ascii")
                 self._commit = commit
@@ -187,10 +186,7 @@ class Git:
     def blobs(self, names: Sequence[str], limit: int) -> list[bytes | None]:
         """The content of each blob, named by id or as COMMIT:PATH; None where it is none, or larger than `limit` bytes."""
         asked = "".join(f"{name}\n" for name in names if "\n" not in name).encode("utf-8", "surrogateescape")
-        with tempfile.TemporaryFile(dir=self._private) as file:
-            file.write(asked)
-            file.seek(0)
-            answer = self._run("cat-file", "--batch", stdin=file)
+        answer = self._run("cat-file", "--batch", given=asked)
         found: list[bytes | None] = []
         start = 0
         for _ in names:
@@ -229,19 +225,18 @@ class Git:
         theirs.write_bytes(config)
         answer = os.fsdecode(self._run("config", "--file", os.fspath(theirs), "--no-includes", "-z", "--list"))
         settings = {key: value if equals else "true" for key, equals, value in (item.partition("\n") for item in answer.split("\0"))}
-        if settings.get("core.repositoryformatversion", "0") not in ("0", "1"):
-            raise _unsupported("its format version is unknown", "Use a repository of format version 0 or 1.")
+        version, bare, tree = (settings.get(f"core.{name}") for name in ("repositoryformatversion", "bare", "worktree"))
+        _must(version in (None, "0", "1"), "its format version is unknown", "Use a repository of format version 0 or 1.")
         for name, value in ((key[11:], value.lower()) for key, value in settings.items() if key.startswith("extensions.")):
-            if name == "objectformat" and value != "sha1":
-                raise _unsupported("its objects are not named by SHA-1", "Clone it into a repository with --object-format=sha1.")
-            if name == "refstorage" and value != "files":
-                raise _unsupported("its refs are not stored as files", "Run `git refs migrate --ref-format=files`.")
-            if name not in _EXTENSIONS | {"objectformat", "refstorage"}:
-                raise _unsupported(f"it has the unknown extension {name[:40]!a}", "Use a clone without the extension.")
-        if not linked and settings.get("core.bare", "false").lower() in ("true", "yes", "on", "1"):
-            raise _unsupported("it is bare", "Use a clone, or a work tree that `git worktree add` makes.")
-        if not linked and "core.worktree" in settings and (self._layout.git / settings["core.worktree"]).resolve() != self._top:
-            raise _unsupported("its core.worktree is another folder", "Use that folder, or unset core.worktree.")
+            sha1, files = name != "objectformat" or value == "sha1", name != "refstorage" or value == "files"
+            _must(sha1, "its objects are not named by SHA-1", "Clone it into a repository with --object-format=sha1.")
+            _must(files, "its refs are not stored as files", "Run `git refs migrate --ref-format=files`.")
+            _must(name in _EXTENSIONS, f"it has the unknown extension {name[:40]!a}", "Use a clone without the extension.")
+        if not linked:
+            worktree = (bare or "false").lower() not in ("true", "yes", "on", "1")
+            here = tree is None or (self._layout.git / tree).resolve() == self._top
+            _must(worktree, "it is bare", "Use a clone, or a work tree that `git worktree add` makes.")
+            _must(here, "its core.worktree is another folder", "Use that folder, or unset core.worktree.")
         self._judged = config
 
     def _copy(self, source: Path, name: str, limit: int) -> bytes | None:
@@ -286,23 +281,15 @@ class Git:
                 state, _, rest = inner.partition(b"\t")
                 entries.append(state + b"\t" + name + rest)
         (self._private / "index").unlink()
-        with tempfile.TemporaryFile(dir=self._private) as file:
-            file.write(b"".join(entry + b"\0" for entry in entries))
-            file.seek(0)
-            self._run("update-index", "-z", "--index-info", stdin=file)
+        self._run("update-index", "-z", "--index-info", given=b"".join(entry + b"\0" for entry in entries))
 
-    def _run(
-        self,
-        command: str,
-        *arguments: str,
-        limit: int = ANSWER_BYTES,
-        before: Sequence[str] = (),
-        stdin: int | IO[bytes] = subprocess.DEVNULL,
-    ) -> bytes:
+    def _run(self, command: str, *arguments: str, limit: int = ANSWER_BYTES, before: Sequence[str] = (), given: bytes = b"") -> bytes:
         """Git's answer. Its complaints count only where it fails. A child that answers too long or too much is killed,
         with all that it started."""
         child = None
-        with _system():
+        with _system(), tempfile.TemporaryFile(dir=self._private) as stdin:
+            stdin.write(given)
+            stdin.seek(0)
             try:
                 with _undisturbed():
                     child = subprocess.Popen(
@@ -329,11 +316,8 @@ class Git:
 
     def _drain(self, child: subprocess.Popen[bytes], command: str, limit: int) -> tuple[bytes, bytes]:
         deadline = time.monotonic() + self._seconds
-        late = Refused(
-            Reason.GIT_FAILED,
-            f"git {command} did not end within {self._seconds:g} seconds",
-            todo="Raise limits.git_seconds if the tree is large; else look for a .gitignore that is no file.",
-        )
+        todo = "Raise limits.git_seconds if the tree is large; else look for a .gitignore that is no file."
+        late = Refused(Reason.GIT_FAILED, f"git {command} did not end within {self._seconds:g} seconds", todo=todo)
         assert child.stdout is not None and child.stderr is not None
         answer, complaint = bytearray(), bytearray()
         with selectors.DefaultSelector() as ready:
@@ -410,35 +394,24 @@ def _admin(path: Path, limit: int = _ADMIN_BYTES) -> bytes | None:
     return data
 
 
-def _head(layout: _Layout) -> str:
-    """HEAD's commit. Raises `Refused`: REPOSITORY_UNBORN, GIT_FAILED."""
-    return _follow(layout, b"HEAD")
-
-
 def _follow(layout: _Layout, name: bytes) -> str:
-    """The commit of a ref by our own reading: symbolic refs, loose refs, packed refs."""
+    """The commit of a ref by our own reading: symbolic refs, loose refs, packed refs. Raises REPOSITORY_UNBORN, GIT_FAILED."""
     for _ in range(5):
-        folder = layout.git if name.startswith(_OWN_REFS) else layout.common
-        value = _loose(folder / os.fsdecode(name))
-        if value is None and (value := _packed(layout.common, name)) is None:
-            raise Refused(Reason.REPOSITORY_UNBORN, "HEAD has no commit yet")
+        place = (layout.git if name.startswith(_OWN_REFS) else layout.common) / os.fsdecode(name)
+        target = os.fsencode(place.readlink()) if place.is_symlink() else b""
+        value = b"ref: " + target if target.startswith(b"refs/") else _admin(place)
+        if value is None:
+            packed = _admin(layout.common / "packed-refs", _REFS_BYTES) or b""
+            found = re.search(rb"^([0-9a-f]{40}) " + re.escape(name) + rb"$", packed, re.MULTILINE)
+            if not found:
+                raise Refused(Reason.REPOSITORY_UNBORN, "HEAD has no commit yet")
+            value = found[1]
         if match := _COMMIT.match(value):
             return match[0].decode("ascii")
         name = value.removeprefix(b"ref:").strip()
         if not value.startswith(b"ref:") or not _REF.fullmatch(name):
             break
     raise Refused(Reason.GIT_FAILED, "HEAD does not lead to a commit")
-
-
-def _loose(path: Path) -> bytes | None:
-    if path.is_symlink() and (target := os.fsencode(path.readlink())).startswith(b"refs/"):
-        return b"ref: " + target
-    return _admin(path)
-
-
-def _packed(common: Path, name: bytes) -> bytes | None:
-    found = re.search(rb"^([0-9a-f]{40}) " + re.escape(name) + rb"$", _admin(common / "packed-refs", _REFS_BYTES) or b"", re.MULTILINE)
-    return found[1] if found else None
 
 
 def _blocking(top: Path, deadline: float) -> str | None:
@@ -458,11 +431,8 @@ def _check_owner(places: Sequence[Path]) -> None:
     for place in places:
         owner = place.stat().st_uid
         if str(owner) not in allowed:
-            raise Refused(
-                Reason.FOREIGN_OWNER,
-                f"the repository belongs to user {owner}, not to you",
-                todo=f"If you trust it, set SDAQF_ALLOW_OWNER={owner}.",
-            )
+            todo = f"If you trust it, set SDAQF_ALLOW_OWNER={owner}."
+            raise Refused(Reason.FOREIGN_OWNER, f"the repository belongs to user {owner}, not to you", todo=todo)
 
 
 def _program(roots: Sequence[Path]) -> str:
@@ -515,5 +485,6 @@ def _system() -> Iterator[None]:
         raise Refused(Reason.GIT_FAILED, f"the git directory or its private copy failed: {said}") from error
 
 
-def _unsupported(why: str, todo: str) -> Refused:
-    return Refused(Reason.REPOSITORY_UNSUPPORTED, f"the repository cannot be described: {why}", todo=todo)
+def _must(holds: bool, why: str, todo: str) -> None:
+    if not holds:
+        raise Refused(Reason.REPOSITORY_UNSUPPORTED, f"the repository cannot be described: {why}", todo=todo)
