@@ -16,6 +16,7 @@ from sdaqf_tasks.flow.report import plain
 IN_THE_TREE = {
     "__pycache__": "ignore it: every run of Python changes the tree",
     ".doit.db": "ignore it: every run of doit changes the tree",
+    ".sdaqf-": "a killed writer left it: remove it",
 }
 """What git would list, and should not: part of a name, and what to do."""
 
