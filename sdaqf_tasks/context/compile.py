@@ -23,7 +23,7 @@ from sdaqf_tasks.context.listing import File, Listing, also
 from sdaqf_tasks.context.staleness import Held
 from sdaqf_tasks.errors import Invalid, Malformed, Reason, SdaqfError, Unreadable, shown
 from sdaqf_tasks.formats import canonical
-from sdaqf_tasks.formats.artifacts import CONTEXT_BYTES, NODES, Artifact, Manifest, Relationship, convert, publishable, render, seal
+from sdaqf_tasks.formats.artifacts import CONTEXT_BYTES, NODES, Artifact, Manifest, Relationship, convert, publishable
 from sdaqf_tasks.formats.declaration import SPECIFICATION, Declaration, Declared, Related, window
 from sdaqf_tasks.formats.entries import Spot
 from sdaqf_tasks.formats.lockfile import Pin
@@ -63,12 +63,6 @@ def compile(declaration: Declaration, sources: Sources) -> Compiled:
 
     Raises `Invalid` with `file:line:column` for what cannot be meant, `Unreadable` where the tree moves meanwhile.
     """
-    found = gather(declaration, sources)
-    return found._replace(manifest=publishable(found.manifest.content))
-
-
-def gather(declaration: Declaration, sources: Sources) -> Compiled:
-    """What `compile` gives, and its bytes are not read back: `check` wants to know many manifests soon. Raises as `compile`."""
     tree = sources.tree()
     compiler = _Compiler(declaration, sources, tree)
     compiler.verify_specification()
@@ -85,9 +79,8 @@ def gather(declaration: Declaration, sources: Sources) -> Compiled:
     )
     if sources.tree()[:2] != tree[:2]:
         raise Unreadable(Reason.CANDIDATE_MOVED, "the tree changed while the manifest was compiled")
-    manifest = seal(content)
     try:
-        render(manifest)
+        manifest = publishable(content)
     except Malformed:
         related = f" and {len(content.relationships)} relationships" if content.relationships else ""
         message = f"the Manifest would have more than {canonical.SMALL_BYTES:,} bytes: {_counts(members)}{related}"

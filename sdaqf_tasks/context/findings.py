@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from sdaqf_tasks.errors import Finding, Severity
 
@@ -57,3 +58,29 @@ class Checked(NamedTuple):
     fixed_clock: bool = False
     base: str = ""
     unmet: str = ""
+
+
+class Findings:
+    """Findings by text, so that several manifests tell one together."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, ...], Found] = {}
+
+    def add(self, code: Finding, path: str, line: int, message: str, contexts: Iterable[str], **more: Any) -> None:
+        """Keep a finding; of one that is there already, the heavier severity, and the contexts of both."""
+        more = {"settle": code.settles, "severity": code.severity, "required": (), **more}
+        key = (path, more.get("part", ""), code.value, more.get("old", ""))
+        found = self._found.get(key) or Found(code=code, path=path, line=line, message=message, **more)
+        heavier = min(found.severity, more["severity"], key=lambda severity: severity.rank)
+        contexts, required = sorted({*found.contexts, *contexts}), sorted({*found.required, *more["required"]})
+        self._found[key] = found._replace(severity=heavier, contexts=tuple(contexts), required=tuple(required))
+
+    def keep(self, found: Found) -> None:
+        """Keep one that is about a line, not about a text."""
+        self._found[found.path, str(found.line), found.message, found.code.value] = found
+
+    def judged(self, policy: Mapping[str, str]) -> tuple[Found, ...]:
+        """By path, line and code, with the severities of a policy; without those that it turns off."""
+        every = (found._replace(severity=Severity(policy.get(found.code.value, found.severity.value))) for found in self._found.values())
+        shown = [found for found in every if found.severity is not Severity.OFF]
+        return tuple(sorted(shown, key=lambda found: (found.path, found.line, found.code.value, found.part, found.message)))

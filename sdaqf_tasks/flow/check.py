@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sdaqf_tasks.context.compile import Gathered, gather
+from sdaqf_tasks.context.compile import Survey, survey
 from sdaqf_tasks.context.compile import compile as compile_manifest
 from sdaqf_tasks.context.compile import held as held_now
-from sdaqf_tasks.context.findings import Checked, Found
+from sdaqf_tasks.context.findings import Checked, Findings
 from sdaqf_tasks.context.index import index
 from sdaqf_tasks.context.staleness import Difference, Held, differences, hidden_contradictions
 from sdaqf_tasks.disk.history import History
@@ -23,8 +23,9 @@ from sdaqf_tasks.flow.project import Chain, ManifestFile
 from sdaqf_tasks.flow.run import Pass, Run
 from sdaqf_tasks.flow.stories import Stories, changed_lines, now_at, part
 from sdaqf_tasks.flow.telling import Telling
-from sdaqf_tasks.formats.declaration import DEFAULT, Declaration, Declared, as_time, duration
+from sdaqf_tasks.formats.declaration import DEFAULT, Declaration, as_time, duration, window
 from sdaqf_tasks.formats.lockfile import Lock, Pin
+from sdaqf_tasks.formats.manifest_yaml import Expiry
 from sdaqf_tasks.formats.records import EdgeType, RootScope, instant
 from sdaqf_tasks.world import SOURCE_BYTES, Tree
 
@@ -71,7 +72,8 @@ class _Checking:
 
     def __init__(self, run: Run, base: Base) -> None:
         self.run, self.base, self.look = run, base, _Look(run)
-        self.found: dict[tuple[str, ...], Found] = {}
+        self.found = Findings()
+        self.add = self.found.add
         self.pinned: dict[tuple[Pin, str], bool] = {}
         self.following: set[str] = set()
         self.locked: dict[str, Lock] = {}
@@ -95,29 +97,22 @@ class _Checking:
         asked = _Asked(manifest, declaration, Telling(self.run, declaration, self.look))
         refusal = None
         try:
-            gathered = gather(declaration, self.look)
-            held: Sequence[Held] = gathered.held
+            surveyed = survey(declaration, self.look)
+            held: Sequence[Held] = surveyed.held
         except SdaqfError as error:
             refusal, held = error, held_now(declaration, self.look)
         else:
-            self._following(gathered, declaration)
-            self._windows(gathered, asked)
-            self._contradictions(gathered, asked)
+            self._windows(surveyed, asked)
+            self._contradictions(asked)
         self._pins(asked, held, refusal)
         self._objects(manifest)
         for each in held:
             if each.pin.path.endswith((".md", ".markdown")) and each.pin.scope != OWNER and not each.error:
                 self.documents.setdefault(each.pin.path, set()).add(manifest.name)
 
-    def _refused(self, error: SdaqfError, manifest: ManifestFile) -> None:
-        path, line = _place(error.where, manifest.path)
+    def _refused(self, error: SdaqfError, manifest: ManifestFile, path: str = "") -> None:
+        path, line = _place(error.where, path or manifest.path)
         self.add(Finding.REFUSED, path, line, error.message, [manifest.name], settle=error.todo)
-
-    def _following(self, gathered: Gathered, declaration: Declaration) -> None:
-        sources = {source.source_id: source.locator for source in gathered.content.sources}
-        for declared in declaration.sources:
-            if not declared.pinned:
-                self.following |= {f"{(at := sources[member]).path}:{at.line_start}" for member in gathered.members[declared.alias]}
 
     def _pins(self, asked: _Asked, held: Sequence[Held], refusal: SdaqfError | None) -> None:
         """Everything that is not as reviewed; and the refusal of the manifest, unless what is gone explains it."""
@@ -127,7 +122,7 @@ class _Checking:
         try:
             locks = lock.read(self.run, asked.file)
         except SdaqfError as error:
-            self._refused(error, asked.file)
+            self._refused(error, asked.file, lock_path(asked.file))
             return
         covered = [each for each in held if locks.covers(each)]
         if len(covered) < len(held):
@@ -185,12 +180,12 @@ class _Checking:
 
     def _uncommitted(self, held: Sequence[Held], asked: _Asked) -> None:
         """What is as reviewed and HEAD does not have so: texts, and the lock itself."""
-        paths = {each.pin.path for each in held if each.pin.scope != OWNER}
-        paths -= converted(self.run.repository, paths)
-        committed = dict(zip(paths, self.run.repository.blobs([f"HEAD:{path}" for path in paths], SOURCE_BYTES), strict=True))
-        for each in held:
-            if each.pin.path in committed and part(committed[each.pin.path], each.pin.part) != each.text:
-                self._about(Finding.DIRTY, each, asked, "as reviewed, not committed yet")
+        if paths := {each.pin.path for each in held if each.pin.scope != OWNER}:
+            paths -= converted(self.run.repository, paths)
+            committed = dict(zip(paths, self.run.repository.blobs([f"HEAD:{path}" for path in paths], SOURCE_BYTES), strict=True))
+            for each in held:
+                if each.pin.path in committed and part(committed[each.pin.path], each.pin.part) != each.text:
+                    self._about(Finding.DIRTY, each, asked, "as reviewed, not committed yet")
         if (path := lock_path(asked.file)) in self.modified:
             self.add(Finding.DIRTY, path, 1, "the lock is not committed yet", [asked.file.name])
 
@@ -223,28 +218,31 @@ class _Checking:
 
     # ---- clocks, contradictions, objects
 
-    def _windows(self, gathered: Gathered, asked: _Asked) -> None:
-        of: dict[str, Declared] = {member: d for d in asked.declaration.sources for member in gathered.members[d.alias]}
-        for source in gathered.content.sources:
-            if (end := source.freshness.valid_until) is None or instant(end) > instant(self.soon):
+    def _windows(self, surveyed: Survey, asked: _Asked) -> None:
+        """What follows the tree is counted, and what was observed is held against the clock."""
+        for declared in asked.declaration.sources:
+            places = surveyed.places[declared.alias]
+            if not declared.pinned:
+                self.following |= {f"{place.file.path}:{place.span.first}" for place in places}
+            expiry = declared.entry.freshness
+            end = window(expiry, declared.spot.at("freshness"))[1] if isinstance(expiry, Expiry) else None
+            if end is None or instant(end) > instant(self.soon):
                 continue
             over = instant(end) < instant(self.run.now)
             code = Finding.EXPIRED if over else Finding.EXPIRES_SOON
-            declared, place = of[source.source_id], source.locator
-            told = asked.telling.of(declared, place.path)
             settle = code.settles.replace("sdaqf lock", f"sdaqf lock {asked.file.name} --only {declared.alias}")
             message = f"valid until {end}" + (f"; it is {self.run.now} now" if over else "")
-            more = {"settle": settle, "required": told.required, "part": declared.part[1]}
-            where = Pin(place.root_scope.value, place.path).place
-            self.add(code, where, place.line_start, message, told.contexts, **more)
+            for file, span, _ in places:
+                told = asked.telling.of(declared, file.path)
+                more = {"settle": settle, "required": told.required, "part": declared.part[1]}
+                self.add(code, Pin(file.scope.value, file.path).place, span.first, message, told.contexts, **more)
 
-    def _contradictions(self, gathered: Gathered, asked: _Asked) -> None:
-        if not any(related.edge_type is EdgeType.CONTRADICTS for related in gathered.content.relationships):
+    def _contradictions(self, asked: _Asked) -> None:
+        if not any(related.entry.type is EdgeType.CONTRADICTS for related in asked.declaration.relationships):
             return
-        owner = self.run.owner is not None and any(s.locator.root_scope is RootScope.OWNER for s in gathered.content.sources)
         try:
             manifest = compile_manifest(asked.declaration, self.look).manifest
-            graph = index(manifest, self.look, owner_root=owner)
+            graph = index(manifest, self.look, owner_root=asked.declaration.has_owner_sources)
         except SdaqfError as error:
             self._refused(error, asked.file)
             return
@@ -282,29 +280,15 @@ class _Checking:
         self.mentioned = looked.total
         for found in mentions.findings(looked):
             told = tuple(sorted(self.documents[found.path]))
-            self.found[found.path, str(found.line), found.message, found.code.value] = found._replace(contexts=told)
+            self.found.keep(found._replace(contexts=told))
 
     def blocks(self, manifests: Sequence[ManifestFile]) -> None:
         for found in blocks.blocks(self.run, manifests):
-            self.found[found.path, str(found.line), found.message, found.code.value] = found
-
-    # ---- adding up
-
-    def add(self, code: Finding, path: str, line: int, message: str, contexts: Iterable[str], **more: Any) -> None:
-        """Keep a finding; one about the same text is told together with it."""
-        key = (path, more.get("part", ""), code.value, more.get("old", ""))
-        more = {"settle": code.settles, "severity": code.severity, "required": (), **more}
-        found = self.found.get(key) or Found(code=code, path=path, line=line, message=message, **more)
-        heavier = min(found.severity, more["severity"], key=lambda severity: severity.rank)
-        contexts, required = {*found.contexts, *contexts}, {*found.required, *more["required"]}
-        self.found[key] = found._replace(severity=heavier, contexts=tuple(sorted(contexts)), required=tuple(sorted(required)))
+            self.found.keep(found)
 
     def result(self, manifests: Sequence[ManifestFile]) -> Checked:
-        policy = self.run.project.settings.policy
-        judged = [found._replace(severity=Severity(policy.get(found.code.value, found.severity.value))) for found in self.found.values()]
-        shown = [found for found in judged if found.severity is not Severity.OFF]
         return Checked(
-            findings=tuple(sorted(shown, key=lambda found: (found.path, found.line, found.code.value, found.part, found.message))),
+            findings=self.found.judged(self.run.project.settings.policy),
             pinned=len(self.pinned),
             as_reviewed=sum(self.pinned.values()),
             following=len(self.following),

@@ -166,12 +166,13 @@ def relock(run: Run, manifests: Sequence[ManifestFile], only: Sequence[str] = ()
     for manifest in manifests:
         declaration = run.reading(manifest).declaration
         sources = Pass(run)
-        held, locks = compile_manifest(declaration, sources).held, read(run, manifest)
+        compiled, locks = compile_manifest(declaration, sources), read(run, manifest)
+        held = compiled.held
         found = [each for each in differences(held, locks.pins) if not only or is_meant(only, each.pin, each.held)]
         for word in list(unknown):
             if any(is_meant([word], each.pin, each) for each in held) or any(is_meant([word], pin, None) for pin in locks.pins):
                 del unknown[word]
-        entries += _entries(found, Stories(run, found), Telling(run, declaration, sources))
+        entries += _entries(found, Stories(run, found), Telling(run, declaration, sources, compiled))
         new = {**locks.pins, **{each.pin: each.new for each in found}}
         writes += lock_writes(run, manifest, locks, {pin: digest for pin, digest in new.items() if digest})
     if unknown:

@@ -18,7 +18,6 @@ from sdaqf_tasks.flow.project import Chain
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.formats.artifacts import Artifact, Graph
 from sdaqf_tasks.formats.declaration import Declaration, Declared
-from sdaqf_tasks.formats.records import RootScope
 from sdaqf_tasks.world import Sources
 
 
@@ -32,8 +31,9 @@ class Told(NamedTuple):
 class Telling:
     """What the queries of one manifest tell. Where that cannot be found out, each may tell everything."""
 
-    def __init__(self, run: Run, declaration: Declaration, sources: Sources) -> None:
-        self._run, self._declaration, self._sources, self.name = run, declaration, sources, declaration.name
+    def __init__(self, run: Run, declaration: Declaration, sources: Sources, compiled: Compiled | None = None) -> None:
+        self._run, self._declaration, self._sources, self._given = run, declaration, sources, compiled
+        self.name = declaration.name
 
     def of(self, declared: Declared, path: str) -> Told:
         """The contexts that tell the source, or the member of its glob at `path`; the manifest itself where none does."""
@@ -57,7 +57,7 @@ class Telling:
     @cached_property
     def _compiled(self) -> Compiled | None:
         try:
-            return compile_manifest(self._declaration, self._sources)
+            return self._given or compile_manifest(self._declaration, self._sources)
         except SdaqfError:
             return None
 
@@ -66,9 +66,8 @@ class Telling:
         if self._compiled is None:
             return None
         manifest = self._compiled.manifest
-        owner = any(source.locator.root_scope is RootScope.OWNER for source in manifest.content.sources)
         try:
-            return index(manifest, self._sources, owner_root=owner and self._run.owner is not None)
+            return index(manifest, self._sources, owner_root=self._declaration.has_owner_sources)
         except SdaqfError:
             return None
 
