@@ -6,7 +6,6 @@ Names come from git, bytes from the work tree as they are. Links are never follo
 from __future__ import annotations
 
 import datetime
-import enum
 import errno
 import hashlib
 import os
@@ -46,15 +45,6 @@ class Limits(NamedTuple):
 
 
 USUAL = Limits()
-
-
-class Kind(enum.Enum):
-    """What an entry of the tree is, as the digest tells them apart."""
-
-    FILE = "file"
-    LINK = "link"
-    SUBMODULE = "submodule"
-    ABSENT = "absent"
 
 
 class Entry(NamedTuple):
@@ -243,7 +233,7 @@ class Repository:
             patterns = "\n".join(self._patterns).encode("utf-8", "surrogateescape")
             digest.update(b"\0exclude:%d\0%b\0" % (len(patterns), patterns))
         marks: list[Mark | None] = []
-        names: dict[Kind, list[str]] = {kind: [] for kind in Kind}
+        names: dict[str, list[str]] = {"files": [], "links": [], "submodules": [], "absent": []}
         with self.root.walk() as walk:
             for entry in entries:
                 try:
@@ -255,51 +245,41 @@ class Repository:
                 names[kind].append(entry.name)
                 marks.append(mark)
                 total += mark.size if mark else 0
-        return Observation(
-            listing,
-            entries,
-            tuple(marks),
-            all(mark is None or mark.settled(began) for mark in marks),
-            Tree(
-                git_head="",
-                repository_digest=digest.hexdigest().upper(),
-                committed="",
-                files=tuple(names[Kind.FILE]),
-                links=tuple(names[Kind.LINK]),
-                submodules=tuple(names[Kind.SUBMODULE]),
-                absent=tuple(names[Kind.ABSENT]),
-                untracked=frozenset(entry.name for entry in entries if not entry.tracked),
-            ),
+        tree = Tree(
+            git_head="",
+            repository_digest=digest.hexdigest().upper(),
+            committed="",
+            untracked=frozenset(entry.name for entry in entries if not entry.tracked),
+            **{kind: tuple(found) for kind, found in names.items()},
         )
+        settled = all(mark is None or mark.settled(began) for mark in marks)
+        return Observation(listing, entries, tuple(marks), settled, tree)
 
-    def _feed(self, update: Callable[[bytes], object], walk: Walk, entry: Entry, total: int) -> tuple[Kind, Mark | None]:
-        """Hash one entry by the table of PIPELINE 5, `total` bytes having gone before."""
+    def _feed(self, update: Callable[[bytes], object], walk: Walk, entry: Entry, total: int) -> tuple[str, Mark | None]:
+        """Hash one entry by the table of PIPELINE 5, `total` bytes having gone before: where in the tree it belongs, its mark."""
         mark, name = _look(walk, entry.parts), b"/".join(entry.parts)
         if mark is None:
             if not entry.tracked:
                 raise _moved(entry.name)
             update(b"%b\0gitlink:40\0%b\0" % (name, entry.commit) if entry.commit else b"%b\0absent:0\0\0" % name)
-            return (Kind.SUBMODULE if entry.commit else Kind.ABSENT), None
+            return "submodules" if entry.commit else "absent", None
         if stat.S_ISLNK(mark.mode):
             target = walk.readlink(entry.parts)
             if _look(walk, entry.parts) != mark:
                 raise _moved(entry.name)
             update(b"%b\0link:%d\0%b\0" % (name, len(target), target))
-            return Kind.LINK, mark
+            return "links", mark
         if not stat.S_ISREG(mark.mode):
             raise Refused(Reason.TREE_ENTRY, "git tracks this path, and it is a FIFO, a socket or a device", at=shown(entry.name))
         with walk.open(entry.parts) as file:
-            for size, bound, value in (
-                (file.mark.size, "file_bytes", self._limits.file_bytes),
-                (total + file.mark.size, "total_bytes", self._limits.total_bytes),
-            ):
-                if size > value:
-                    raise Refused(Reason.TREE_LIMIT, f"with this file it is {size} bytes; limits.{bound} is {value}", at=shown(entry.name))
+            for bound, size in ("file_bytes", file.mark.size), ("total_bytes", total + file.mark.size):
+                if size > (most := getattr(self._limits, bound)):
+                    raise Refused(Reason.TREE_LIMIT, f"with this file it is {size} bytes; limits.{bound} is {most}", at=shown(entry.name))
             update(b"%b\0%d\0" % (name, file.mark.size))
             for chunk in file.chunks(file.mark.size):
                 update(chunk)
             update(b"\0")
-            return Kind.FILE, file.mark
+            return "files", file.mark
 
     def _still(self, last: Observation) -> bool:
         """Whether every entry looks as it did."""
@@ -334,12 +314,9 @@ def _listed(item: bytes) -> Entry:
 
 def _checked(entry: Entry) -> Entry:
     if not entry.tracked and entry.parts[-1] == b"":
-        raise Refused(
-            Reason.TREE_ENTRY,
-            "this is another repository inside the tree, which git does not track",
-            at=shown(entry.name),
-            todo="Ignore it, exclude it, or add it as a submodule.",
-        )
+        message = "this is another repository inside the tree, which git does not track"
+        todo = "Ignore it, exclude it, or add it as a submodule."
+        raise Refused(Reason.TREE_ENTRY, message, at=shown(entry.name), todo=todo)
     if entry.commit and entry.unmerged:
         raise Refused(Reason.TREE_ENTRY, "this submodule is in conflict", at=shown(entry.name), todo="Resolve the merge.")
     try:
