@@ -46,10 +46,12 @@ def leftovers(shop: Workshop) -> list[str]:
 
 @contextlib.contextmanager
 def started(shop: Workshop, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    scratch = shop.path.parent / "scratch"  # who is killed leaves its private git directory behind
+    scratch.mkdir(exist_ok=True)
     process = subprocess.Popen(
         [sys.executable, "-m", "sdaqf_tasks", *arguments],
         cwd=shop.path,
-        env=shop.environment(),
+        env=shop.environment(TMPDIR=os.fspath(scratch)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
