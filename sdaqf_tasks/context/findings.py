@@ -21,7 +21,7 @@ class Found(NamedTuple):
 
     `path` is from the top of the work tree and `line` 1-based; both say where a person looks. `lines` are changed lines
     with `-` or `+` before each. `contexts` are labels, NAME or NAME.QUERY, ascending; `required` are those that require it.
-    `old` and `new` are text digests in lowercase. `part` is a section, symbol or lines as written, or empty.
+    `old` and `new` are text digests in lowercase. `part` is the section, symbol or lines, or the mention, as written, or empty.
     """
 
     code: Finding

@@ -126,7 +126,7 @@ class Repository:
         """
         head = self._git.refresh()
         if head not in self._committed:
-            self._committed = {head: _moment(self._git.committed(head))}
+            self._committed = {head: moment(self._git.committed(head))}
         listing = self._git.listing(max(ANSWER_BYTES, self._limits.files * 512))
         last = self._last
         entries = last.entries if last and listing and last.listing == listing else self._entries(listing)
@@ -178,7 +178,7 @@ class Repository:
     def committed(self, commit: str) -> str:
         """The committer's time of a commit as a TIME in UTC. Raises `Refused` with GIT_FAILED where there is none."""
         self._git.refresh()
-        return _moment(self._git.committed(commit))
+        return moment(self._git.committed(commit))
 
     def modified(self) -> tuple[str, ...]:
         """The names in which the work tree differs from HEAD: changed, added, deleted, untracked. For people alone."""
@@ -351,7 +351,7 @@ def _unreadable(error: OSError, name: str) -> Refused:
     return Refused(Reason.TREE_ENTRY, f"this path cannot be read: {error.strerror}", at=shown(name), todo="Make it readable, or ignore it.")
 
 
-def _moment(seconds: int) -> str:
-    """A TIME; what lies beyond the year 9999 counts as its end."""
-    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=min(max(seconds, 0), _LAST_SECOND))
-    return moment.isoformat() + "Z"
+def moment(seconds: int) -> str:
+    """The TIME of seconds since 1970; what lies beyond the year 9999 counts as its end."""
+    when = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=min(max(seconds, 0), _LAST_SECOND))
+    return when.isoformat() + "Z"

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import datetime
+import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
@@ -13,8 +13,8 @@ from typing import NamedTuple
 from sdaqf_tasks.context.findings import Change, Found
 from sdaqf_tasks.context.mentions import Mention, mentions
 from sdaqf_tasks.disk.history import History, Version
+from sdaqf_tasks.disk.repository import moment
 from sdaqf_tasks.errors import Finding, SdaqfError
-from sdaqf_tasks.formats.declaration import as_time
 from sdaqf_tasks.formats.records import instant
 from sdaqf_tasks.world import Tree, lines
 
@@ -23,8 +23,6 @@ ALWAYS = ("AGENTS.md", "CLAUDE.md", "README.md")
 
 ASKED = 1_000
 """Paths that history is asked about in one listing."""
-
-_LAST_SECOND = 253_402_300_799
 
 
 class Dead(NamedTuple):
@@ -50,31 +48,23 @@ class Looked(NamedTuple):
         return sum(self.counts.values())
 
 
-def dead_mentions(
-    documents: Mapping[str, str],
-    tree: Tree,
-    history: Callable[[Collection[str]], History],
-    read: Callable[[str], str | None],
-) -> list[Found]:
-    """What `look` finds, as findings: DEAD_MENTION each, and one NOT_CHECKED where the history was cut off."""
-    return findings(look(documents, tree, history, read))
-
-
 def look(
-    documents: Mapping[str, str],
-    tree: Tree,
-    history: Callable[[Collection[str]], History],
-    read: Callable[[str], str | None],
+    documents: Mapping[str, str], tree: Tree, history: Callable[[Collection[str]], History], read: Callable[[str], str | None]
 ) -> Looked:
     """Look up what Markdown documents (path → text) name, in the order of the documents and their lines.
 
     `history` is called at most once, with the paths of all mentions that name nothing in the tree, and not at all where
     there are none; `read` gives the text of a file in the tree, None where it is no text.
     """
+
+    @functools.cache
+    def length(path: str) -> int | None:
+        text = read(path)
+        return None if text is None else len(lines(text))
+
     there = _There(tree)
     gone, dead = [], []
     counts: Counter[str] = Counter()
-    texts: dict[str, str | None] = {}
     for document, text in documents.items():
         for mention in mentions(text, document):
             path = next(filter(there.has, mention.paths), None)
@@ -82,23 +72,25 @@ def look(
                 gone.append((document, mention))
                 continue
             counts[document] += 1
-            if mention.lines and path in there.files:
-                if path not in texts:
-                    texts[path] = read(path)
-                if (there_is := texts[path]) is not None and mention.lines[1] > (had := len(lines(there_is))):
-                    dead.append(Dead(document, mention.line, _place(path, mention), f"the file has {had} line{'s' * (had != 1)}"))
-    removed, unsure = _removed(gone, there, history)
+            had = length(path) if mention.lines and path in there.files else None
+            if had is not None and mention.lines and mention.lines[1] > had:
+                dead.append(Dead(document, mention.line, _place(path, mention), f"the file has {had} line{'s' * (had != 1)}"))
+    removed, unsure = _removed(gone, there, history) if gone else ([], [])
+    counts.update(found.document for found in removed)
     order = {document: position for position, document in enumerate(documents)}
     dead = sorted([*dead, *removed], key=lambda found: (order[found.document], found.line))
-    counts.update(found.document for found in removed)
-    return Looked({document: counts[document] for document in documents if counts[document]}, tuple(dead), unsure)
+    return Looked({document: counts[document] for document in documents if counts[document]}, tuple(dead), tuple(unsure))
 
 
 def findings(looked: Looked) -> list[Found]:
-    """What was found, for `check`."""
+    """What was found, for `check`: DEAD_MENTION each, and one NOT_CHECKED where the history was cut off."""
     code, doubt = Finding.DEAD_MENTION, Finding.NOT_CHECKED
     found = [
-        Found(code, code.severity, dead.document, dead.line, f"{dead.place}   {dead.what}", code.settles, change=dead.change)
+        Found(
+            *(code, code.severity, dead.document, dead.line, f"{dead.place}   {dead.what}", code.settles),
+            part=dead.place,
+            change=dead.change,
+        )
         for dead in looked.dead
     ]
     if looked.unsure:
@@ -118,6 +110,11 @@ def ago(time: str, now: str) -> str:
     return "today"
 
 
+def change_of(version: Version) -> Change:
+    """The commit of a version, with its time as a TIME."""
+    return Change(version.commit, moment(version.time), version.subject)
+
+
 class _There:
     """What is in the tree: files, folders, links, and whatever lies behind a link or in a submodule, which nobody looks into."""
 
@@ -132,48 +129,34 @@ class _There:
 
 def _parents(path: str) -> list[str]:
     parts = path.split("/")
-    return ["/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def _removed(
     gone: list[tuple[str, Mention]], there: _There, history: Callable[[Collection[str]], History]
-) -> tuple[list[Dead], tuple[tuple[str, int], ...]]:
+) -> tuple[list[Dead], list[tuple[str, int]]]:
     """Of the mentions that name nothing in the tree: those that git had, and those of which it cannot be told."""
-    if not gone:
-        return [], ()
     asked = set(list(dict.fromkeys(path for _, mention in gone for path in mention.paths))[:ASKED])
     dead, unsure = [], []
     try:
         past = history(asked)
         was = {path: last for path in asked if (last := past.removed(path))}
-        cut = {path for path in asked if path not in was and past.is_cut(path)}
+        open_ended = {path for path in asked if path not in was and past.is_cut(path)}
     except SdaqfError:  # too long ago, or too much of it
-        return [], tuple((document, mention.line) for document, mention in gone)
+        return [], [(document, mention.line) for document, mention in gone]
     for document, mention in gone:
         path = next((path for path in mention.paths if path in was), None)
         if path is not None:
-            dead.append(Dead(document, mention.line, _place(path, mention), _became(path, was[path], past, there), change_of(was[path])))
-        elif not asked.issuperset(mention.paths) or not cut.isdisjoint(mention.paths):
+            what, commit = past.renamed(path), was[path].commit[:7]
+            became = f"renamed to {what} by {commit}{'' if there.has(what) else '; that is gone too'}" if what else f"removed by {commit}"
+            dead.append(Dead(document, mention.line, _place(path, mention), became, change_of(was[path])))
+        elif not asked.issuperset(mention.paths) or not open_ended.isdisjoint(mention.paths):
             unsure.append((document, mention.line))
-    return dead, tuple(unsure)
-
-
-def _became(path: str, last: Version, history: History, there: _There) -> str:
-    new = history.renamed(path)
-    if new is None:
-        return f"removed by {last.commit[:7]}"
-    return f"renamed to {new} by {last.commit[:7]}" + ("" if there.has(new) else "; that is gone too")
-
-
-def change_of(version: Version) -> Change:
-    """The commit of a version, with its time as a TIME."""
-    seconds = min(max(version.time, 0), _LAST_SECOND)
-    when = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
-    return Change(version.commit, as_time(when), version.subject)
+    return dead, unsure
 
 
 def _place(path: str, mention: Mention) -> str:
     if mention.lines is None:
         return path
     first, last = mention.lines
-    return f"{path}:{first}" + (f"-{last}" if last > first else "")
+    return f"{path}:{first}-{last}" if last > first else f"{path}:{first}"

@@ -12,6 +12,8 @@ import os
 import sys
 from typing import Any, TextIO
 
+from sdaqf_tasks.errors import printable
+
 
 class Exit(enum.IntEnum):
     """How a run ended."""
@@ -65,20 +67,12 @@ def _write(stream: TextIO | None, lines: tuple[str, ...]) -> bool:
     if stream is None:  # closed when the program began
         return False
     try:
-        stream.write("".join(f"{_plain(line)}\n" for line in lines))
+        stream.write("".join(f"{printable(line)}\n" for line in lines))
         stream.flush()
     except OSError:  # full, or a pipe that nobody reads
         _silence(stream)
         return False
     return True
-
-
-def _plain(line: str) -> str:
-    if line.isprintable():
-        return line
-    from sdaqf_tasks.flow.report import plain
-
-    return plain(line)
 
 
 def _silence(stream: TextIO) -> None:

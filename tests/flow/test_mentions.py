@@ -10,7 +10,7 @@ import pytest
 from sdaqf_tasks.disk.history import History
 from sdaqf_tasks.disk.repository import Repository
 from sdaqf_tasks.errors import Finding, SdaqfError
-from sdaqf_tasks.flow.mentions import Dead, Looked, ago, dead_mentions, look
+from sdaqf_tasks.flow.mentions import Dead, Looked, ago, findings, look
 from tests.disk.worktree import WorkTree
 
 BODY = b"".join(b"line %d of what was moved\n" % number for number in range(37))
@@ -108,20 +108,16 @@ def test_where_the_history_was_cut_off_nothing_is_claimed(tree: WorkTree, tmp_pa
     tree.commit()
     WorkTree(tmp_path).git("clone", "-q", "--depth=1", tree.path.as_uri(), "shallow")
     with Repository(tmp_path / "shallow") as repository:
-        found = dead_mentions(
-            {"AGENTS.md": "\n`src/old.py`"}, repository.observe(), lambda paths: History(repository, paths), lambda path: None
-        )
-    assert [(each.code, each.path, each.line) for each in found] == [(Finding.NOT_CHECKED, "AGENTS.md", 2)]
+        found = look({"AGENTS.md": "\n`src/old.py`"}, repository.observe(), lambda paths: History(repository, paths), lambda path: None)
+    assert [(each.code, each.path, each.line) for each in findings(found)] == [(Finding.NOT_CHECKED, "AGENTS.md", 2)]
 
 
 def test_findings_name_the_place_and_what_became_of_it(tree: WorkTree) -> None:
     commit = renamed(tree)
-    with Repository(tree.path) as repository:
-        found = dead_mentions(
-            {"AGENTS.md": "`src/session_pool.py`"}, repository.observe(), lambda paths: History(repository, paths), lambda path: None
-        )
-    assert [(each.code, each.message) for each in found] == [
-        (Finding.DEAD_MENTION, f"src/session_pool.py   renamed to src/pool.py by {commit[:7]}")
+    found = findings(looked(tree, {"AGENTS.md": "`src/session_pool.py` `src/retry.py:38`"}))
+    assert [(each.code, each.part, each.message) for each in found] == [
+        (Finding.DEAD_MENTION, "src/retry.py:38", "src/retry.py:38   the file has 37 lines"),
+        (Finding.DEAD_MENTION, "src/session_pool.py", f"src/session_pool.py   renamed to src/pool.py by {commit[:7]}"),
     ]
 
 
