@@ -45,7 +45,7 @@ def tried(archive: Path, folder: Path) -> str:
         ended = subprocess.run([SDAQF, *words], cwd=tree.path, env=environment(), capture_output=True, check=False)
         seconds.append(time.perf_counter() - began)
         codes.append(ended.returncode)
-        if words[1] == "candidate":
+        if "candidate" in words:
             wanted, files = digest(tree)
             same = codes == [0] and json.loads(ended.stdout)["repository_digest"] == wanted
     said = "the same" if same else "ANOTHER"

@@ -128,7 +128,7 @@ def _head(name: str) -> Callable[[bytes], object]:
         kept = place.read_bytes() if place.exists() else None
         try:
             place.write_bytes(data)
-            return git._head(git._layout(top))
+            return git._follow(git._layout(top), b"HEAD")
         finally:
             place.unlink()
             if kept is not None:
