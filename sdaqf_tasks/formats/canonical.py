@@ -171,7 +171,7 @@ def _check(value: Any) -> None:
 def _fault(item: Any) -> str:
     """What is wrong with this one value, its members apart; empty where nothing is."""
     if isinstance(item, str):
-        return item if isinstance(item, _Fault) else "" if is_text(item) else "a lone surrogate"
+        return item if type(item) is _Fault else "" if item.isascii() or is_text(item) else "a lone surrogate"
     if isinstance(item, dict):
         return "" if all(isinstance(key, str) and key.isascii() for key in item) else "a key outside ASCII"
     if isinstance(item, int):

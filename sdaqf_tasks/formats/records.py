@@ -39,6 +39,8 @@ PATH_PATTERN = (
 )
 """What a PATH is (FORMAT 3.2), but for the slash at the end, which the runtime alone refuses."""
 
+_NOT_PORTABLE = "not a portable path: relative, of A-Z a-z 0-9 . _ - /, no component empty, ., .., ending in a dot, or a device of Windows"
+
 TIME_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z" + END
 
 _PATH, _TIME = re.compile(PATH_PATTERN), re.compile(TIME_PATTERN)
@@ -59,7 +61,7 @@ def is_secret_shaped(text: str) -> bool:
 
 def _body(text: str) -> None:
     must("\0" not in text, "U+0000 in a text")
-    must(canonical.is_text(text), "a lone surrogate in a text")
+    must(text.isascii() or canonical.is_text(text), "a lone surrogate in a text")
     must(not is_secret_shaped(text), "looks like a key or a token", reason=Reason.SECRET_SHAPED)
 
 
@@ -75,8 +77,7 @@ def _line(text: str) -> None:
 
 def _path(text: str) -> None:
     _line(text)
-    portable = "relative, of A-Z a-z 0-9 . _ - /, no component empty, ., .., ending in a dot, or a device of Windows"
-    must(_PATH.match(text) is not None and not text.endswith("/"), f"not a portable path: {portable}")
+    must(_PATH.match(text) is not None and not text.endswith("/"), _NOT_PORTABLE)
 
 
 def is_path(text: str) -> bool:
@@ -107,13 +108,13 @@ def _text(rule: Rule, longest: int, *, shortest: int = 1, pattern: str = "") -> 
     return Meta(min_length=shortest, max_length=longest, extra={"rule": rule}, extra_json_schema=schema)
 
 
-def _digits(pattern: str, what: str) -> Meta:
+def _shaped(pattern: str, otherwise: str) -> Rule:
     shape = re.compile(pattern)
+    return lambda text: must(shape.fullmatch(text) is not None, otherwise)
 
-    def rule(text: str) -> None:
-        must(shape.fullmatch(text) is not None, f"not {what}")
 
-    return Meta(extra={"rule": rule}, extra_json_schema={"pattern": f"^{pattern}{END}"})
+def _digits(pattern: str, otherwise: str) -> Meta:
+    return Meta(extra={"rule": _shaped(pattern, otherwise)}, extra_json_schema={"pattern": f"^{pattern}{END}"})
 
 
 def id_pattern(prefix: str) -> str:
@@ -123,11 +124,11 @@ def id_pattern(prefix: str) -> str:
 
 def id_of(prefix: str) -> Meta:
     """An id that begins with `prefix`. Loose on purpose, as the reference is (FORMAT 3.1, "loose IDs")."""
-    shape = re.compile(rf"{prefix}(?:[A-Z-]*-)?[0-9A-F]{{64}}")
+    shaped = _shaped(rf"{prefix}(?:[A-Z-]*-)?[0-9A-F]{{64}}", f"not an id {prefix}… with 64 uppercase hexadecimal digits")
 
     def rule(text: str) -> None:
         _line(text)
-        must(shape.fullmatch(text) is not None, f"not an id {prefix}… with 64 uppercase hexadecimal digits")
+        shaped(text)
 
     return _text(rule, 128, pattern=id_pattern(prefix))
 
@@ -150,8 +151,8 @@ Prose4000 = Annotated[str, _text(_prose, 4_000)]
 Body = Annotated[str, _text(_body, TEXT_CHARACTERS, shortest=0)]
 Path = Annotated[str, _text(_path, 240, pattern=PATH_PATTERN)]
 Time = Annotated[str, _text(_time, 40, pattern=TIME_PATTERN)]
-Sha256 = Annotated[str, _digits("[0-9A-F]{64}", "a SHA-256 in 64 uppercase hexadecimal digits")]
-Commit = Annotated[str, _digits("[0-9a-f]{40}", "a commit id in 40 lowercase hexadecimal digits")]
+Sha256 = Annotated[str, _digits("[0-9A-F]{64}", "not a SHA-256 in 64 uppercase hexadecimal digits")]
+Commit = Annotated[str, _digits("[0-9a-f]{40}", "not a commit id in 40 lowercase hexadecimal digits")]
 SourceId = Annotated[str, id_of("CTX-SOURCE-")]
 NodeId = Annotated[str, id_of("CTX-NODE-")]
 EdgeId = Annotated[str, id_of("CTX-EDGE-")]
