@@ -33,7 +33,6 @@ MARKDOWN = (".md", ".markdown", ".mdc")
 FILE_BYTES = 32_768
 """What a file with a block may have: some agents read no further, and do not say so."""
 
-UNREVIEWED = frozenset({Reason.CHANGED, Reason.NO_LOCK, Reason.LOCK_OUT_OF_DATE})
 REVIEW = "A person must review this."
 
 
@@ -87,7 +86,7 @@ def present(run: Run, chain: Chain, into: str = "") -> Present:
         for stage in stages.up_to(BY_NAME["compact"]):
             made[stage.makes] = parse(stage.run(_InMemory(run, stage, chain, made, into)).data)
     except SdaqfError as error:
-        if error.reason in UNREVIEWED:
+        if "sdaqf lock" in error.todo:
             raise Refused(error.reason, error.message, at=error.where, todo=REVIEW) from None
         raise
     return Present(made["manifest"], made["graph"], made["snapshot"], made["compaction"])

@@ -27,7 +27,7 @@ from sdaqf_tasks.context.document import (
 from sdaqf_tasks.context.staleness import differences
 from sdaqf_tasks.errors import SdaqfError
 from sdaqf_tasks.flow import lock
-from sdaqf_tasks.flow.blocks import FILE_BYTES, REVIEW, UNREVIEWED, keep, present, target
+from sdaqf_tasks.flow.blocks import FILE_BYTES, REVIEW, keep, present, target
 from sdaqf_tasks.flow.build import held
 from sdaqf_tasks.flow.project import Chain, Project
 from sdaqf_tasks.flow.run import Pass, Run
@@ -118,12 +118,12 @@ def standing(running: Run, label: str) -> Standing:
         passages(*built)
     manifest = running.project.manifest(chain.manifest)
     try:
-        locked = lock.read(running, manifest).repository is not None
         now = None if state["state"] == "current" else present(running, chain)
+        locked = lock.read(running, manifest).repository is not None
     except SdaqfError as error:
-        unreviewed = _unreviewed(running, chain) if error.reason in UNREVIEWED else ()
+        unreviewed = _unreviewed(running, chain) if error.todo == REVIEW else ()
         why = "what is pinned is not as it was reviewed" if unreviewed else f"{error.reason.value}: {inline(str(error).partition(' (')[0])}"
-        return Standing(chain, why=why, changed=unreviewed, next=REVIEW if error.reason in UNREVIEWED else f"sdaqf status {label}")
+        return Standing(chain, why=why, changed=unreviewed, next=REVIEW if error.todo == REVIEW else f"sdaqf status {label}")
     if built is None:
         return Standing(chain, why="it has not been built", next=f"sdaqf build {label}")
     if now is None:

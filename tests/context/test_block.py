@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cmarkgfm import github_flavored_markdown_to_html  # type: ignore[import-untyped]
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sdaqf_tasks.context import block
@@ -15,6 +15,21 @@ CONTENT = "7f3a91c2d0e4" + "0" * 52
 EDIT = "edit manifests/context.yaml, then: sdaqf render context --into AGENTS.md"
 BEGIN = f"<!-- sdaqf:begin context content=7f3a91c2d0e4 (generated; {EDIT}) -->"
 END = "<!-- sdaqf:end -->"
+
+
+PIECES = [
+    b"```",
+    b"~~~~",
+    b"`",
+    b" ",
+    b"\n",
+    b"\n",
+    b"\r\n",
+    b"\r",
+    b"x",
+    b"# Rules",
+    *(marker.encode() for marker in (BEGIN, END, "<!-- sdaqf:begin")),
+]
 
 
 def write(*lines: Line, label: str = "context") -> Written:
@@ -88,6 +103,7 @@ class TestWhatItSays:
     def test_nothing_in_it_says_how_a_review_is_passed(self) -> None:
         assert "lock" not in write(Line("a.md", pinned=True), Line("b.md")).text
 
+    @settings(deadline=None)
     @given(st.text(max_size=100), st.booleans(), st.text(max_size=40))
     def test_no_title_breaks_out(self, title: str, pinned: bool, more: str) -> None:
         hostile = [
@@ -124,6 +140,7 @@ class TestWhereItStands:
             text = text.replace(b"\n", b"\r\n")
         assert block.put(before, written, "context", "AGENTS.md") == after.replace(b"{}", text)
 
+    @settings(deadline=None)
     @given(st.binary(max_size=200), st.binary(max_size=200), st.sampled_from([b"\n", b"\r\n"]))
     def test_everything_outside_stays_byte_for_byte(self, before: bytes, after: bytes, newline: bytes) -> None:
         old = newline.join([BEGIN.encode(), b"- anything at all", b"```", END.encode()])
@@ -131,25 +148,29 @@ class TestWhereItStands:
         try:
             [found] = block.blocks(data, "AGENTS.md")
         except (SdaqfError, ValueError):
-            return  # the bytes around it hide it in a fence
+            return  # the bytes around it open a fence, or are a marker
         new = block.put(data, write(Line("a.md")), "context", "AGENTS.md")
         [again] = block.blocks(new, "AGENTS.md")
         assert (new[: again.start], new[again.end :]) == (data[: found.start], data[found.end :])
         assert new[: again.start] == before + newline
         assert new[again.end :] == newline + after
 
-    @given(st.binary(max_size=300))
-    def test_once_is_enough(self, before: bytes) -> None:
+    @settings(deadline=None)
+    @given(st.binary(max_size=300) | st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))
+    def test_once_is_enough_whatever_stands_there(self, before: bytes) -> None:
+        written = write(Line("a.md", "ü"))
         try:
-            once = block.put(before, write(Line("a.md", "ü")), "context", "AGENTS.md")
-        except SdaqfError:
+            once = block.put(before, written, "context", "AGENTS.md")
+        except SdaqfError as error:
+            assert error.reason is Reason.OUTPUT_INVALID
             return
-        assert once.startswith(before)
-        assert block.put(once, write(Line("a.md", "ü")), "context", "AGENTS.md") == once
-
-    @given(st.text(alphabet="`~ \n<!-sdaqf:begin>x\r", max_size=120))
-    def test_once_is_enough_whatever_looks_like_a_fence_or_a_marker(self, text: str) -> None:
-        self.test_once_is_enough.hypothesis.inner_test(self, text.encode())  # type: ignore[attr-defined]
+        assert block.put(once, written, "context", "AGENTS.md") == once
+        [found] = [found for found in block.blocks(once, "AGENTS.md") if found.label == "context"]
+        assert once[found.start : found.end].replace(b"\r\n", b"\n") == written.text.encode()
+        old = [found for found in block.blocks(before, "AGENTS.md") if found.label == "context"]
+        start, end = (old[0].start, old[0].end) if old else (len(before), len(before))
+        assert once.startswith(before[:start])
+        assert once.endswith(before[end:])
 
     def test_several_contexts_share_a_file(self) -> None:
         one = block.put(b"# Rules\n", write(Line("a.md")), "context", "AGENTS.md")

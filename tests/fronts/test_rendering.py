@@ -171,7 +171,7 @@ class TestNothingToRead:
         (built.path / "manifests/context.lock").write_bytes(b"<<<<<<< ours\n")
         told = [sdaqf("render", *more) for more in (["context"], ["context", "--json"], ["context", "--into", "AGENTS.md"])]
         assert [ran.code for ran in told] == [0, 0, 1]
-        assert "sdaqf lock" not in "".join(ran.out for ran in told)
+        assert "sdaqf lock" not in "".join(ran.out + ran.err for ran in told)
 
 
 class TestClearance:
