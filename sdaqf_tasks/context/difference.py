@@ -166,11 +166,8 @@ def _contradictions(base: Side, current: Side, pairs: list[Pair]) -> dict[str, l
 
 
 def _indexed(pairs: list[Pair], side: int) -> dict[str, int]:
-    return {
-        item.member.node_id: n
-        for n, pair in enumerate(pairs)
-        if (item := (pair.before, pair.after)[side]) and isinstance(item.member, Node)
-    }
+    items = [(pair.before, pair.after)[side] for pair in pairs]
+    return {item.member.node_id: position for position, item in enumerate(items) if item and isinstance(item.member, Node)}
 
 
 def _query(base: Side, current: Side, pairs: list[Pair]) -> list[dict[str, Any]]:

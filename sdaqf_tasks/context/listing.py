@@ -135,11 +135,10 @@ class Listing:
         try:
             observed = self._sources.read(scope, path, SOURCE_BYTES)
         except Unreadable as error:
-            if error.reason is Reason.SOURCE_BYTE_LIMIT:
-                raise Unreadable(
-                    error.reason, f"it has more than {SOURCE_BYTES:,} bytes, and no part of such a file can be a source"
-                ) from None
-            raise
+            if error.reason is not Reason.SOURCE_BYTE_LIMIT:
+                raise
+            message = f"it has more than {SOURCE_BYTES:,} bytes, and no part of such a file can be a source"
+            raise Unreadable(error.reason, message) from None
         try:
             return File(scope, path, observed, decode(observed.data))
         except Unreadable as error:
@@ -181,23 +180,21 @@ class Listing:
 
     def _taking(self, name: str, kind: str, declared: Declared) -> Iterator[tuple[File, list[Span]]]:
         """The file `name`, unless it must be left out."""
-        why = kind
-        if not kind and not is_path(name):
-            why = f"its name is not portable ({PORTABLE})"
-        elif not kind and _is_git(name):
-            why = "a path through .git is never read"
-        if not why:
-            try:
-                file = self._file(RootScope.REPOSITORY, name)
-                spans = excerpts.pieces(file.text, name)
-            except SdaqfError as error:
-                if error.reason is Reason.CHANGED:
-                    raise
-                why = error.message
-            else:
-                why = f"it is {TARGET}" if self._is_target(file) else ""
-        if why:
-            self.note(f"{shown(name)} left out: {why}")
+        try:
+            if kind:
+                raise Invalid(Reason.MISSING_OR_UNREADABLE, kind)
+            if not is_path(name):
+                raise Invalid(Reason.MANIFEST_INVALID, f"its name is not portable ({PORTABLE})")
+            if _is_git(name):
+                raise Invalid(Reason.MANIFEST_INVALID, "a path through .git is never read")
+            file = self._file(RootScope.REPOSITORY, name)
+            spans = excerpts.pieces(file.text, name)
+            if self._is_target(file):
+                raise Invalid(Reason.RENDER_TARGET, f"it is {TARGET}")
+        except SdaqfError as error:
+            if error.reason is Reason.CHANGED:
+                raise
+            self.note(f"{shown(name)} left out: {error.message}")
             return
         if other := self._taken.get(name):
             globs_ = f"{other.alias} ({shown(other.pattern)}) and {declared.alias} ({shown(declared.pattern)})"
@@ -226,14 +223,10 @@ class Listing:
         """The file that was probably meant: of the same name, else of the same folder, else any; names alone are compared."""
         files = [name for name in self._tree.files if is_path(name)]
         folder, _, base = path.rpartition("/")
-        for alike in (
-            [name for name in files if name.rpartition("/")[2] == base],
-            [name for name in files if name.rpartition("/")[0] == folder],
-            files,
-        ):
-            if close := nearest(path, alike[:_COMPARED]):
-                return close
-        return None
+        namesakes = [name for name in files if name.rpartition("/")[2] == base]
+        neighbours = [name for name in files if name.rpartition("/")[0] == folder]
+        found = (nearest(path, alike[:_COMPARED]) for alike in (namesakes, neighbours, files))
+        return next(filter(None, found), None)
 
 
 _COMPARED = 2_000

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from sdaqf_tasks.disk.files import shown
 from sdaqf_tasks.disk.repository import Repository
-from sdaqf_tasks.errors import Reason, Unreadable
+from sdaqf_tasks.errors import Reason, Unreadable, printable
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.globs import compiled, in_order
 from sdaqf_tasks.formats.records import RootScope
@@ -52,14 +51,14 @@ class Past:
     def read(self, scope: RootScope, path: str, limit: int) -> Observed:
         """The whole file as it was committed, as `world.Sources` promises."""
         if scope is not RootScope.REPOSITORY or path not in self._blobs:
-            raise Unreadable(Reason.MISSING_OR_UNREADABLE, "no such file was committed", at=shown(path))
+            raise Unreadable(Reason.MISSING_OR_UNREADABLE, "no such file was committed", at=printable(path))
         blob, size = self._blobs[path]
         if size > limit:
-            raise Unreadable(Reason.SOURCE_BYTE_LIMIT, f"the file has {size} bytes, more than are read here", at=shown(path))
+            raise Unreadable(Reason.SOURCE_BYTE_LIMIT, f"the file has {size} bytes, more than are read here", at=printable(path))
         if blob not in self._known:
             (data,) = self._repository.blobs([blob], limit)
             if data is None:
-                raise Unreadable(Reason.MISSING_OR_UNREADABLE, "the clone lacks the file of that commit", at=shown(path))
+                raise Unreadable(Reason.MISSING_OR_UNREADABLE, "the clone lacks the file of that commit", at=printable(path))
             self._known[blob] = data
         return Observed(self._known[blob], canonical.digest(self._known[blob]))
 

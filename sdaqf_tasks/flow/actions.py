@@ -13,7 +13,7 @@ from typing import Any
 
 from doit.exceptions import TaskFailed
 
-from sdaqf_tasks.errors import SdaqfError
+from sdaqf_tasks.errors import SdaqfError, printable
 from sdaqf_tasks.flow import build, report, stages
 from sdaqf_tasks.flow.project import Chain, Project
 from sdaqf_tasks.flow.run import Run
@@ -86,7 +86,7 @@ def run_stage(top: str, stage: str, manifest: str, query: str) -> Told | TaskFai
     except SdaqfError as error:
         return _refused(error, f"{label} is blocked at {stage}")
     for note in () if _reporters else outcome.notes:
-        print(report.plain(note))
+        print(printable(note))
     word = build.MADE if outcome.made else build.CURRENT
     return {META: {"word": word, "id": outcome.object_id, "notes": list(outcome.notes), "before": _contents[chain] if query else None}}
 

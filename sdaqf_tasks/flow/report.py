@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sdaqf_tasks.errors import SdaqfError
+from sdaqf_tasks.errors import SdaqfError, printable
 from sdaqf_tasks.flow import build
 from sdaqf_tasks.flow.build import Result, Summary
 from sdaqf_tasks.world import Tree
@@ -17,17 +17,12 @@ from sdaqf_tasks.world import Tree
 KIB = 1_024
 
 
-def plain(text: str) -> str:
-    """Text that a terminal can be trusted with: whatever is not printable is escaped, line by line."""
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
-
-
 def refusal(error: SdaqfError, what: str) -> Iterator[str]:
     """What, why, what to do: one line each, and the lines that show the place between them."""
-    yield f"{plain(what)}" if what else "refused"
-    yield f"  {plain(error.where)}: {plain(error.message)}" if error.where else f"  {plain(error.message)}"
-    yield from (plain(line) for line in error.excerpt)
-    yield f"  {plain(error.todo)}   ({error.reason.value})"
+    yield f"{printable(what)}" if what else "refused"
+    yield f"  {printable(error.where)}: {printable(error.message)}" if error.where else f"  {printable(error.message)}"
+    yield from (printable(line) for line in error.excerpt)
+    yield f"  {printable(error.todo)}   ({error.reason.value})"
 
 
 def error_object(error: SdaqfError, operation: str) -> dict[str, Any]:
@@ -53,7 +48,7 @@ def chain_lines(result: Result, width: int) -> Iterator[str]:
         yield f"{head}  it has owner sources and no owner root is given (SDAQF_OWNER_ROOT, --owner-root)"
         return
     yield f"{head}  {measures(result.summary)}" if result.summary else head.rstrip()
-    yield from (f"{'':<{width}}  {plain(note)}" for note in result.notes)
+    yield from (f"{'':<{width}}  {printable(note)}" for note in result.notes)
 
 
 def measures(summary: Summary) -> str:
@@ -87,7 +82,7 @@ def tree_line(tree: Tree, modified: Sequence[str]) -> str:
     counts = [f"{len(untracked)} untracked"] if untracked else []
     if len(modified) > len(untracked):
         counts.append(f"{len(modified) - len(untracked)} changed")
-    named = ", ".join(plain(ascii(name)[1:-1]) for name in modified[:3]) + (", …" if len(modified) > 3 else "")
+    named = ", ".join(printable(ascii(name)[1:-1]) for name in modified[:3]) + (", …" if len(modified) > 3 else "")
     return f"{line}   (+: {' and '.join(counts)}: {named})"
 
 
@@ -100,7 +95,7 @@ def totals(results: Sequence[Result]) -> str:
 
 
 def clock_line() -> list[str]:
-    return [f"SDAQF_NOW fixes the clock at {plain(fixed)}"] if (fixed := os.environ.get("SDAQF_NOW")) else []
+    return [f"SDAQF_NOW fixes the clock at {printable(fixed)}"] if (fixed := os.environ.get("SDAQF_NOW")) else []
 
 
 def build_object(results: Sequence[Result], tree: Tree) -> dict[str, Any]:
@@ -124,7 +119,7 @@ def build_object(results: Sequence[Result], tree: Tree) -> dict[str, Any]:
 def key_values(values: Mapping[str, Any]) -> Iterator[str]:
     """One `key: value` line a member (FORMAT 12.2)."""
     for key, value in values.items():
-        yield f"{key}: {plain(value) if isinstance(value, str) else value}"
+        yield f"{key}: {printable(value) if isinstance(value, str) else value}"
 
 
 def review_lines(manifests: int, review: Mapping[str, Any]) -> Iterator[str]:
@@ -135,8 +130,8 @@ def review_lines(manifests: int, review: Mapping[str, Any]) -> Iterator[str]:
     parts = [f"{manifests:,} manifest{'' if manifests == 1 else 's'}", told, f"{review['following']:,} follow the tree"]
     yield " · ".join([*parts, ", ".join(levels) or "nothing found"])
     if changed := review["changed"]:
-        yield f"changed since reviewed: {plain(', '.join(changed[:8]))}{', …' if len(changed) > 8 else ''}"
-    yield from (plain(line) for line in review["refused"])
+        yield f"changed since reviewed: {printable(', '.join(changed[:8]))}{', …' if len(changed) > 8 else ''}"
+    yield from (printable(line) for line in review["refused"])
 
 
 def status_lines(found: Mapping[str, Any], tree: Tree, modified: Sequence[str]) -> Iterator[str]:
@@ -145,17 +140,17 @@ def status_lines(found: Mapping[str, Any], tree: Tree, modified: Sequence[str]) 
     width = max((len(entry["context"]) for entry in entries), default=0)
     for entry in entries:
         told = f"content {entry['content'][:12]}" if entry["content"] else entry["why"]
-        yield f"{entry['context']:<{width}}  {entry['state']:<11}  {plain(told)}"
-        yield from (f"{'':<{width}}  {plain(note)}" for note in entry["notes"])
+        yield f"{entry['context']:<{width}}  {entry['state']:<11}  {printable(told)}"
+        yield from (f"{'':<{width}}  {printable(note)}" for note in entry["notes"])
     yield from review_lines(found["manifests"], found["review"])
     yield tree_line(tree, modified)
     if found["excluded"]:
-        yield f"excluded from the tree: {plain(', '.join(found['excluded']))}"
+        yield f"excluded from the tree: {printable(', '.join(found['excluded']))}"
     if found["untracked"]:
-        named = ", ".join(plain(ascii(name)[1:-1]) for name in found["untracked"][:8])
+        named = ", ".join(printable(ascii(name)[1:-1]) for name in found["untracked"][:8])
         yield f"{len(found['untracked'])} untracked files count: {named}{', …' if len(found['untracked']) > 8 else ''}"
     if hidden := found["untracked_ignored_by_you"]:
-        named = ", ".join(plain(ascii(name)[1:-1]) for name in hidden[:8]) + (", …" if len(hidden) > 8 else "")
+        named = ", ".join(printable(ascii(name)[1:-1]) for name in hidden[:8]) + (", …" if len(hidden) > 8 else "")
         yield f"{len(hidden)} of them your own git would ignore, and others' would not: {named}"
     if found["other_files"]:
         yield f"{len(found['other_files'])} YAML files beside the manifests are not ours, and left alone"
@@ -163,4 +158,4 @@ def status_lines(found: Mapping[str, Any], tree: Tree, modified: Sequence[str]) 
     if found["review"]["findings"]["error"]:
         yield "Next: sdaqf check"
     elif todo := next((entry["next"] for entry in entries if entry["next"]), None):
-        yield f"Next: {plain(todo)}"
+        yield f"Next: {printable(todo)}"

@@ -6,7 +6,7 @@ msgspec finds the fault; the words are ours, and quote at most 80 characters of 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
@@ -36,7 +36,7 @@ class Spot(NamedTuple):
         return self.at(word).fault(f"'{shown(word)}' is not known here{meant(word, known)}", todo=f"Known: {', '.join(known)}", key=True)
 
 
-def meant(word: str, known: Sequence[str]) -> str:
+def meant(word: str, known: Iterable[str]) -> str:
     """`; did you mean X?`, where something known is near."""
     close = nearest(word, known)
     return f"; did you mean {close}?" if close else ""

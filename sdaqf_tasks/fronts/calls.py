@@ -5,10 +5,10 @@ They read no settings and no clock. Each returns its result as plain values in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 from sdaqf_tasks.context import chain, rules
 from sdaqf_tasks.context.chain import compare as compare_snapshots
@@ -24,56 +24,41 @@ from sdaqf_tasks.disk import files
 from sdaqf_tasks.disk.files import Root
 from sdaqf_tasks.disk.reader import Reader
 from sdaqf_tasks.disk.repository import Limits, Repository, find_top
-from sdaqf_tasks.errors import Conflict, Invalid, Malformed, Reason, Refused, SdaqfError, Unreadable
+from sdaqf_tasks.errors import Conflict, Invalid, Malformed, Reason, Refused, SdaqfError, Unreadable, printable
 from sdaqf_tasks.flow.project import Reading, read_declaration
-from sdaqf_tasks.formats import canonical
-from sdaqf_tasks.formats.artifacts import (
-    Artifact,
-    Compaction,
-    Content,
-    Graph,
-    HostSummaryProposal,
-    Manifest,
-    Query,
-    Selection,
-    Snapshot,
-    parse,
-    render,
-)
+from sdaqf_tasks.formats import artifacts, canonical
+from sdaqf_tasks.formats.artifacts import Artifact, C, Graph, Manifest, Query, Selection, Snapshot, parse, render
 from sdaqf_tasks.formats.declaration import DEFAULT
 from sdaqf_tasks.formats.records import RootScope, Sensitivity, is_path
 from sdaqf_tasks.world import SOURCE_BYTES
 
-C = TypeVar("C", bound=Content)
 Result = dict[str, Any]
 
 
-class Places:
+class Places(NamedTuple):
     """Where an operation looks: the top of a work tree, perhaps an owner root, and how the tree is bounded."""
 
-    def __init__(
-        self, repository_root: Path, owner_root: Path | None = None, *, exclude: Sequence[str] = (), limits: dict[str, float] | None = None
-    ) -> None:
-        self.repository_root, self.owner_root = repository_root, owner_root
-        self.exclude, self.limits = exclude, limits or {}
+    repository_root: Path
+    owner_root: Path | None = None
+    exclude: Sequence[str] = ()
+    limits: Mapping[str, float] | None = None
 
     @contextmanager
     def open(self) -> Iterator[Reader]:
-        with ExitStack() as stack:
-            apart = (self.owner_root,) if self.owner_root else ()
-            limits = Limits(**self.limits)  # type: ignore[arg-type]
-            untracked = "untracked:" in self.exclude
-            globs = [glob for glob in self.exclude if glob != "untracked:"]
-            repository = Repository(self.repository_root, exclude=globs, exclude_untracked=untracked, limits=limits, apart=apart)
-            stack.callback(repository.close)
-            owner = stack.enter_context(Root(self.owner_root)) if self.owner_root else None
-            yield Reader(repository, owner)
+        top, owner, untracked = self.repository_root, self.owner_root, "untracked:" in self.exclude
+        globs, apart = [glob for glob in self.exclude if glob != "untracked:"], (owner,) if owner else ()
+        limits = Limits(**(self.limits or {}))  # type: ignore[arg-type]
+        with (
+            Repository(top, exclude=globs, exclude_untracked=untracked, limits=limits, apart=apart) as repository,
+            Root(owner) if owner else nullcontext() as opened,
+        ):
+            yield Reader(repository, opened)
 
 
 def load(path: Path, wanted: type[C] | None = None) -> Artifact[C]:
     """The artifact in a file (FORMAT 12.1). Its errors name the file by its last component."""
     if path.suffix.lower() != ".json":
-        raise Invalid(Reason.CONTRACT_INVALID, "an artifact is a .json file", at=files.shown(path.name))
+        raise Invalid(Reason.CONTRACT_INVALID, "an artifact is a .json file", at=printable(path.name))
     try:
         data = files.read_file(path, canonical.ARTIFACT_BYTES)
     except Unreadable as error:
@@ -83,7 +68,7 @@ def load(path: Path, wanted: type[C] | None = None) -> Artifact[C]:
     try:
         return parse(data, wanted)
     except SdaqfError as error:
-        where = f"{files.shown(path.name)}:{error.where}" if error.where else files.shown(path.name)
+        where = ":".join(filter(None, (printable(path.name), error.where)))
         raise type(error)(error.reason, error.message, at=where, todo=error.todo) from None
 
 
@@ -95,9 +80,8 @@ def publish(artifact: Artifact[Any], output: Path) -> Result:
 
 def write(data: bytes, output: Path, suffix: str) -> None:
     if output.suffix.lower() != suffix:
-        raise Conflict(
-            Reason.OUTPUT_INVALID, f"the output is a {suffix} file", at=files.shown(output.name), todo=f"Name it something{suffix}."
-        )
+        message, todo = f"the output is a {suffix} file", f"Name it something{suffix}."
+        raise Conflict(Reason.OUTPUT_INVALID, message, at=printable(output.name), todo=todo)
     files.publish(output, data)
 
 
@@ -152,16 +136,10 @@ def compare(base: Path, current: Path) -> Result:
 
 
 def compact(
-    snapshot: Path,
-    places: Places,
-    output: Path,
-    *,
-    proposal: Path | None = None,
-    graph: Path | None = None,
-    selection: Path | None = None,
+    snapshot: Path, places: Places, output: Path, *, proposal: Path | None = None, graph: Path | None = None, selection: Path | None = None
 ) -> Result:
     wanted = load(snapshot, Snapshot)
-    said = load(proposal, HostSummaryProposal) if proposal else None
+    said = load(proposal, artifacts.HostSummaryProposal) if proposal else None
     _verify_chain(graph, selection, wanted)
     with places.open() as reader:
         made = compact_snapshot(wanted, reader, proposal=said, owner_root=places.owner_root is not None)
@@ -178,7 +156,7 @@ def quality(graph: Path, selection: Path, snapshot: Path, output: Path) -> Resul
 
 def render_document(snapshot: Path, compaction: Path, output: Path, *, clearance: Sensitivity | None = None) -> Result:
     """Without a clearance the document is for `repository-private` and refused above it; with one, it is partial."""
-    whole, extracts = load(snapshot, Snapshot), load(compaction, Compaction)
+    whole, extracts = load(snapshot, Snapshot), load(compaction, artifacts.Compaction)
     if clearance is None:
         verify_clearance(extracts, whole, Sensitivity.REPOSITORY_PRIVATE)
     write(document(whole, extracts, clearance=clearance).encode("utf-8"), output, ".md")
@@ -208,7 +186,7 @@ def _declaration(yaml: Path, top: Path | None) -> Reading:
         path = yaml.absolute().parent.resolve(strict=True) / yaml.name
         base = top.resolve(strict=True) if top is not None else path.parent
     except (OSError, RuntimeError, ValueError) as error:
-        raise Unreadable(Reason.MISSING_OR_UNREADABLE, "its folder cannot be read", at=files.shown(yaml.name)) from error
+        raise Unreadable(Reason.MISSING_OR_UNREADABLE, "its folder cannot be read", at=printable(yaml.name)) from error
     if not path.is_relative_to(base):
         base = path.parent
     with Root(base) as opened:

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sdaqf_tasks.disk.files import Lock
-from sdaqf_tasks.errors import Reason, SdaqfError
+from sdaqf_tasks.errors import Reason, SdaqfError, printable
 from sdaqf_tasks.flow import doctor
 from sdaqf_tasks.flow.project import Project
-from sdaqf_tasks.flow.report import plain
 
 IN_THE_TREE = {
     "__pycache__": "ignore it: every run of Python changes the tree",
@@ -63,10 +62,10 @@ def _libyaml() -> str | None:
 def lines(found: Mapping[str, Any]) -> Iterator[str]:
     build, git, libyaml = found["build"], found["git"] or "not found", found["libyaml"] or "not found: install a wheel of PyYAML"
     ignored = {True: "ignored by git", False: "not ignored by git", None: "unknown to git"}[build["ignored"]]
-    yield f"git {git} · libyaml {libyaml}" + "".join(f" · {name}={plain(value)}" for name, value in found["settings"].items())
-    yield f"{plain(build['folder'])}: {ignored} · {build['objects']} objects, {build['unreachable']} unreachable"
+    yield f"git {git} · libyaml {libyaml}" + "".join(f" · {name}={printable(value)}" for name, value in found["settings"].items())
+    yield f"{printable(build['folder'])}: {ignored} · {build['objects']} objects, {build['unreachable']} unreachable"
     for defect in found["defects"]:
-        yield f"{defect['code']:<18}  {plain(defect['place'])}: {plain(defect['message'])}"
+        yield f"{defect['code']:<18}  {printable(defect['place'])}: {printable(defect['message'])}"
     if found["removed"]:
         yield f"{found['removed']} places cleared. Next: sdaqf build"
     count = len(found["defects"])

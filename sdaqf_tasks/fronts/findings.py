@@ -18,6 +18,7 @@ import hashlib
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import GenericAlias
@@ -25,8 +26,7 @@ from typing import Any, Literal, get_type_hints
 from urllib.parse import quote
 
 from sdaqf_tasks.context.findings import Change, Checked, Found
-from sdaqf_tasks.errors import Finding, Severity
-from sdaqf_tasks.flow import report
+from sdaqf_tasks.errors import Finding, Severity, printable
 
 SHOWN_LINES = 20
 """Changed lines that a finding shows to people; `json` has them all."""
@@ -56,8 +56,7 @@ _COMMAND = re.compile(r"#(?=#\w*\[)")
 
 def visible(text: str) -> str:
     """One line in which everything is seen, and that no CI runner reads as a command of its own."""
-    seen = text if text.isprintable() else report.plain(text)
-    seen = _IGNORABLE.sub(lambda match: match[0].encode("ascii", "backslashreplace").decode(), seen)
+    seen = _IGNORABLE.sub(lambda match: match[0].encode("ascii", "backslashreplace").decode(), printable(text))
     return _COMMAND.sub(r"\\x23", seen)
 
 
@@ -79,21 +78,25 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def counts(checked: Checked) -> str:
-    """One line: what was found, what is as reviewed, and what was not compared at all."""
+def _counts(checked: Checked) -> dict[str, int]:
+    """How many findings there are of each severity, the heaviest first."""
     severities = [found.severity for found in checked.findings]
-    weights = [_counted(severities.count(level), level.value) for level in LEVELS if level in severities]
-    same = checked.as_reviewed == checked.pinned
-    pinned = f"{checked.pinned:,} pinned, all as reviewed" if same else f"{checked.as_reviewed:,} of {checked.pinned:,} pinned as reviewed"
+    return {level.value: severities.count(level) for level in LEVELS}
+
+
+def _summary(checked: Checked) -> str:
+    """One line: what was found, what is as reviewed, and what was not compared at all."""
+    some = checked.as_reviewed != checked.pinned
     dead = sum(found.code is Finding.DEAD_MENTION for found in checked.findings)
+    pinned = f"{checked.as_reviewed:,} of {checked.pinned:,} pinned as reviewed" if some else f"{checked.pinned:,} pinned, all as reviewed"
     parts = [
-        *([", ".join(weights)] if weights else []),
+        ", ".join(_counted(count, level) for level, count in _counts(checked).items() if count),
         pinned if checked.pinned else "nothing is pinned",
         f"{checked.following:,} follow the tree",
-        *([_counted(checked.mentions, "mention") + (f", {dead:,} dead" if dead else "")] if checked.mentions else []),
-        *([f"base {visible(checked.base[:7])}"] if checked.base else []),
+        _counted(checked.mentions, "mention") + (f", {dead:,} dead" if dead else "") if checked.mentions else "",
+        f"base {visible(checked.base[:7])}" if checked.base else "",
     ]
-    return " · ".join(parts)
+    return " · ".join(filter(None, parts))
 
 
 def _notes(checked: Checked) -> list[str]:
@@ -106,35 +109,41 @@ def _place(found: Found) -> str:
     return f"{visible(found.path)}:{found.line}" if found.path else PROJECT
 
 
+def _part(found: Found) -> str:
+    """The part of the file that it is about, unless the message begins with that."""
+    return "" if found.message.startswith(found.part) else f"§ {visible(found.part)}"
+
+
+def _told_to(found: Found) -> str:
+    return f"in: {visible(', '.join(found.contexts))}" if found.contexts else ""
+
+
 def _details(found: Found) -> Iterator[str]:
     """What changed, from which text to which, in which commit, and what settles it."""
-    for line in found.lines[:SHOWN_LINES]:
-        sign, text = _signed(line)
-        yield f"{sign} {_cut(text, LINE_LIMIT)}"
+    yield from (f"{sign} {_cut(text, LINE_LIMIT)}" for sign, text in _signed(found.lines[:SHOWN_LINES]))
     if len(found.lines) > SHOWN_LINES:
         yield f"… and {_counted(len(found.lines) - SHOWN_LINES, 'more line')}"
     if found.old and found.new:
         yield f"{visible(found.old[:12])} → {visible(found.new[:12])}"
     if found.change:
-        yield f"changed by {_commit(found)}"
+        yield f"changed by {_commit(found.change)}"
     if found.settle:
         yield visible(found.settle)
 
 
-def _signed(line: str) -> tuple[str, str]:
-    return (line[0], line[1:].removeprefix(" ")) if line[:1] in ("-", "+") else (" ", line)
+def _signed(lines: Iterable[str]) -> list[tuple[str, str]]:
+    return [(line[0], line[1:].removeprefix(" ")) if line[:1] in ("-", "+") else (" ", line) for line in lines]
 
 
-def _commit(found: Found) -> str:
-    change = found.change
-    return f'{visible(change.commit[:7])}, {visible(change.time[:10])}: "{visible(change.subject)}"' if change else ""
+def _commit(change: Change) -> str:
+    return f'{visible(change.commit[:7])}, {visible(change.time[:10])}: "{visible(change.subject)}"'
 
 
 def _body(found: Found) -> str:
     """The message and its details as lines of one text, for formats that have a place for them."""
-    part = f"§ {visible(found.part)}: " if found.part else ""
-    told = f" (in: {visible(', '.join(found.contexts))})" if found.contexts else ""
-    return _inert("\n".join([f"{part}{visible(found.message)}{told}", *_details(found)]))
+    part, told = _part(found), _told_to(found)
+    head = f"{part + ': ' if part else ''}{visible(found.message)}{f' ({told})' if told else ''}"
+    return _inert("\n".join([head, *_details(found)]))
 
 
 def _heaviest_first(checked: Checked) -> list[Found]:
@@ -146,18 +155,16 @@ def _heaviest_first(checked: Checked) -> list[Found]:
 
 def _human(checked: Checked) -> str:
     def told(found: Found) -> Iterator[str]:
-        part = f"§ {visible(found.part)} " if found.part else ""
-        contexts = f"in: {visible(', '.join(found.contexts))}" if found.contexts else ""
-        note = f"   ({(part + contexts).strip()})" if part or contexts else ""
-        yield f"{_place(found)}  {found.severity.value}  {found.code.value}  {visible(found.message)}{note}"
-        yield from (f"    {line}" for line in _details(found))
+        note = " ".join(filter(None, (_part(found), _told_to(found))))
+        head = f"{_place(found)}  {found.severity.value}  {found.code.value}  {visible(found.message)}"
+        return itertools.chain([f"{head}   ({note})" if note else head], (f"    {line}" for line in _details(found)))
 
-    return _lines([*(line for found in checked.findings for line in told(found)), *_notes(checked), counts(checked)])
+    return _lines([*itertools.chain.from_iterable(map(told, checked.findings)), *_notes(checked), _summary(checked)])
 
 
 def _concise(checked: Checked) -> str:
     found = (f"{_place(f)}: {f.severity.value}: {f.code.value}: {visible(f.message)}" for f in checked.findings)
-    return _lines([*found, *_notes(checked), counts(checked)])
+    return _lines([*found, *_notes(checked), _summary(checked)])
 
 
 # ---- for programs ---------------------------------------------------------------------------------------------------
@@ -180,10 +187,9 @@ def schema() -> bytes:
     return describe("check", closed("Checked", Checked.__doc__, get_type_hints(Checked) | more))
 
 
-def _summary(checked: Checked) -> dict[str, Any]:
+def _members(checked: Checked) -> dict[str, Any]:
     """All but the findings, of which only the counts: the last object of `jsonl`."""
-    severities = [found.severity for found in checked.findings]
-    members = checked._asdict() | {"version": 1, "counts": {level.value: severities.count(level) for level in LEVELS}}
+    members = checked._asdict() | {"version": 1, "counts": _counts(checked)}
     del members["findings"]
     return members
 
@@ -206,11 +212,11 @@ def _dump(value: Any, indent: int | None = None) -> str:
 
 
 def _json(checked: Checked) -> str:
-    return _dump(_summary(checked) | {"findings": checked.findings}, 2)
+    return _dump(_members(checked) | {"findings": checked.findings}, 2)
 
 
 def _jsonl(checked: Checked) -> str:
-    return "".join(_dump(value) for value in (*checked.findings, _summary(checked)))
+    return "".join(_dump(value) for value in (*checked.findings, _members(checked)))
 
 
 # ---- for CI ---------------------------------------------------------------------------------------------------------
@@ -219,19 +225,22 @@ def _jsonl(checked: Checked) -> str:
 def _github(checked: Checked) -> str:
     """Workflow commands, heaviest first: GitHub shows ten of a severity for each step. The counts stand in the log."""
 
-    def text(value: str) -> str:
-        return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    def command(level: str, place: str, title: str, text: str) -> str:
+        return f"::{level} {place}title={title}::{_escaped(text, '%', chr(13), chr(10))}\n"
 
-    def member(value: str) -> str:
-        return text(value).replace(":", "%3A").replace(",", "%2C")
+    def place(found: Found) -> str:
+        return f"file={_escaped(visible(found.path), '%', ':', ',')},line={found.line}," if found.path else ""
 
-    def command(found: Found) -> str:
-        place = f"file={member(visible(found.path))},line={found.line}," if found.path else ""
-        return f"::{found.severity.value} {place}title={member(f'sdaqf {found.code.value}')}::{text(_body(found))}\n"
+    notes = [command("error" if note.startswith("not checked") else "notice", "", "sdaqf check", note) for note in _notes(checked)]
+    found = [command(each.severity.value, place(each), f"sdaqf {each.code.value}", _body(each)) for each in _heaviest_first(checked)]
+    return "".join([*notes, *found, f"{_summary(checked)}\n"])
 
-    commands = [command(found) for found in _heaviest_first(checked)]
-    notes = [f"::{'error' if note.startswith('not checked') else 'notice'} title=sdaqf check::{text(note)}\n" for note in _notes(checked)]
-    return "".join([*notes, *commands]) + f"{counts(checked)}\n"
+
+def _escaped(text: str, *characters: str) -> str:
+    """The text with these characters as GitHub's commands want them; the percent sign first."""
+    for character in characters:
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
 
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -240,37 +249,34 @@ SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.N
 
 def _sarif(checked: Checked) -> str:
     """SARIF 2.1.0. A fingerprint depends on no line number; equal ones are counted, as they stand."""
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
 
     def fingerprint(found: Found) -> str:
-        facts = json.dumps([found.code.value, found.path, found.part, found.old])
-        digest = hashlib.sha256(facts.encode("ascii")).hexdigest()
-        seen[digest] = seen.get(digest, 0) + 1
+        digest = hashlib.sha256(json.dumps([found.code.value, found.path, found.part, found.old]).encode("ascii")).hexdigest()
+        seen[digest] += 1
         return f"{digest}:{seen[digest]}"
 
     def result(found: Found) -> dict[str, Any]:
         uri = quote(found.path.encode("utf-8", "surrogatepass").lstrip(b"/"), safe="/")
-        artifact = {"uri": uri, "uriBaseId": "%SRCROOT%"}
-        location = {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": found.line}}}
+        place = {"artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"}, "region": {"startLine": found.line}}
         return {
             "ruleId": found.code.value,
             "ruleIndex": list(Finding).index(found.code),
             "level": SARIF_LEVELS[found.severity],
             "message": {"text": _unlinked(_body(found))},
-            "locations": [location] if uri else [],
+            "locations": [{"physicalLocation": place}] if uri else [],
             "partialFingerprints": {"sdaqf/v1": fingerprint(found)},
             "properties": {"contexts": found.contexts, "required": found.required, "old": found.old, "new": found.new},
         }
 
     notes = [{"level": "error" if checked.unmet else "note", "message": {"text": _unlinked(note)}} for note in _notes(checked)]
-    invocation = {"executionSuccessful": not checked.unmet, "toolExecutionNotifications": notes}
     run = {
         "tool": {"driver": {"name": "sdaqf", "rules": [_rule(code) for code in Finding]}},
         "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "The top of the work tree."}}},
         "columnKind": "unicodeCodePoints",
-        "invocations": [invocation],
+        "invocations": [{"executionSuccessful": not checked.unmet, "toolExecutionNotifications": notes}],
         "results": [result(found) for found in checked.findings],
-        "properties": _summary(checked),
+        "properties": _members(checked),
     }
     return _dump({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
@@ -333,19 +339,17 @@ _MARKED = re.compile(r"[&<>|\\`*_~\[\]#!@$^{}]|:(?=[/\w])|(?<=www)\.", re.IGNORE
 
 def _markdown(checked: Checked) -> str:
     """A table of what changed, heaviest first, cut to what a comment may hold; then what was re-pinned, and the counts."""
-    head = ["### Context changes in this pull request" if checked.base else "### Context check"]
     rows = [_row(found) for found in _heaviest_first(checked)]
-    if rows:
-        head += ["| Document | Finding | Change | Told to | Required |", "|---|---|---|---|---|"]
+    head = ["### Context changes in this pull request" if checked.base else "### Context check"]
+    head += ["| Document | Finding | Change | Told to | Required |", "|---|---|---|---|---|"] if rows else []
     again = sum(found.code is Finding.RE_PINNED for found in checked.findings)
     said = [f"Re-pinned by this change: {again:,}."] if again or checked.base else []
     if again == len(rows) and not checked.unmet:
         said.append("Everything else is as reviewed." if again else "Everything is as reviewed.")
-    tail = ["", " ".join([*said, *(f"{_marked(note)}." for note in _notes(checked))]), "", _marked(counts(checked))]
+    tail = ["", " ".join([*said, *(f"{_marked(note)}." for note in _notes(checked))]), "", _marked(_summary(checked))]
 
     room = PAGE_BYTES - len("\n".join([*head, *tail]).encode()) - 80
-    sizes = itertools.accumulate(len(row.encode()) + 1 for row in rows)
-    fitting = sum(size <= room for size in sizes)
+    fitting = sum(size <= room for size in itertools.accumulate(len(row.encode()) + 1 for row in rows))
     more = [f"| and {len(rows) - fitting:,} more: `sdaqf check` | | | | |"] if fitting < len(rows) else []
     return _lines([*head, *rows[:fitting], *more, *tail])
 
@@ -355,32 +359,24 @@ def _row(found: Found) -> str:
     if not change or found.code not in (Finding.CHANGED, Finding.RE_PINNED):
         change.insert(0, _marked(_cut(found.message, CELL_LIMIT)))
     if found.change:
-        change.append(f"by {_code(_commit(found))}")
+        change.append(f"by {_code(_commit(found.change))}")
     if found.settle and found.severity is not Severity.NOTICE:
         change.append(_code(found.settle))
-    part = f" § {_code(found.part)}" if found.part else ""
+    part = f" § {_code(found.part)}" if _part(found) else ""
+    document = f"{_code(found.path)}:{found.line}{part}" if found.path else PROJECT
     needing = "no" if not found.required else "yes" if set(found.required) >= set(found.contexts) else f"yes in {_named(found.required)}"
-    cells = [
-        f"{_code(found.path)}:{found.line}{part}" if found.path else PROJECT,
-        f"{found.severity.value}: {found.code.value}",
-        "<br>".join(change),
-        _named(found.contexts),
-        needing,
-    ]
-    return f"| {' | '.join(cells)} |"
+    return f"| {document} | {found.severity.value}: {found.code.value} | {'<br>'.join(change)} | {_named(found.contexts)} | {needing} |"
 
 
 def _changed_lines(found: Found) -> list[str]:
     """`1 line: three → five`, or how many lines and the first of them."""
-    signed = [_signed(line) for line in found.lines]
+    signed = _signed(found.lines)
     old, new = ([text for sign, text in signed if sign == which] for which in "-+")
-    if not signed:
-        return []
     count = _counted(max(len(old), len(new), 1), "line")
     if len(old) == len(new) == 1:
         return [f"{count}: {' → '.join(_code(words) for words in _differing(old[0], new[0]))}"]
-    shown = [f"{sign} {_code(text)}" for sign, text in signed[:PAGE_LINES]]
-    return [count, *shown, *([f"and {len(signed) - PAGE_LINES:,} more"] if len(signed) > PAGE_LINES else [])]
+    more = [f"and {len(signed) - PAGE_LINES:,} more"] if len(signed) > PAGE_LINES else []
+    return [count, *(f"{sign} {_code(text)}" for sign, text in signed[:PAGE_LINES]), *more] if signed else []
 
 
 def _differing(old: str, new: str) -> tuple[str, str]:
@@ -423,16 +419,8 @@ def _document(render: Callable[[Checked], str]) -> Callable[[Checked], str]:
     return whole
 
 
-FORMATS: Mapping[str, Callable[[Checked], str]] = {
-    "human": _document(_human),
-    "concise": _document(_concise),
-    "json": _document(_json),
-    "jsonl": _document(_jsonl),
-    "github": _document(_github),
-    "sarif": _document(_sarif),
-    "junit": _document(_junit),
-    "markdown": _document(_markdown),
-}
+_RENDERED = (_human, _concise, _json, _jsonl, _github, _sarif, _junit, _markdown)
+FORMATS: Mapping[str, Callable[[Checked], str]] = {render.__name__.strip("_"): _document(render) for render in _RENDERED}
 
 
 def parse_output(option: str) -> tuple[str, Path]:

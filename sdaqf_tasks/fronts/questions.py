@@ -17,6 +17,7 @@ from sdaqf_tasks.flow.project import Chain
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.status import status
 from sdaqf_tasks.formats.declaration import DEFAULT, Declared
+from sdaqf_tasks.formats.entries import meant
 from sdaqf_tasks.formats.plain_yaml import nearest
 from sdaqf_tasks.formats.records import Metadata
 
@@ -33,12 +34,8 @@ def explain(run: Run, label: str, wanted: str | None = None) -> Result:
     """
     chain, state = chain_of(run, label)
     built = run.store.ref(stages.ref_name(chain, "snapshot")) is not None
-    told = Told(
-        held(run, chain, "manifest"),
-        held(run, chain, "graph"),
-        held(run, chain, "selection"),
-        held(run, chain, "snapshot") if built else None,
-    )
+    manifest, graph, selection = (held(run, chain, name) for name in ("manifest", "graph", "selection"))
+    told = Told(manifest, graph, selection, held(run, chain, "snapshot") if built else None)
     explanation, declared = Explanation(told), _declared(run, chain, told)
     entries = explanation.listing()
     for position, entry in enumerate(entries, 1):
@@ -47,8 +44,7 @@ def explain(run: Run, label: str, wanted: str | None = None) -> Result:
     chosen = [entry for entry in entries if wanted is None or _is_meant(wanted, entry)]
     if wanted is not None and not chosen:
         known = {name for entry in entries for name in (entry["alias"], _path(entry)) if name}
-        close = nearest(wanted, known)
-        message = f"{label} has no source {wanted[:80]!a}" + (f"; did you mean {close}?" if close else "")
+        message = f"{label} has no source {wanted[:80]!a}{meant(wanted, known)}"
         raise Refused(Reason.UNKNOWN_NAME, message, todo=f"`sdaqf explain {label}` lists them.")
     content = told.selection.content
     result = {
@@ -89,9 +85,8 @@ def chain_of(run: Run, label: str) -> tuple[Chain, Result]:
     known = [entry["context"] for entry in entries]
     if entries[0]["state"] != "blocked" and chain.label not in known:
         close = nearest(chain.label, known) or known[0]
-        raise Refused(
-            Reason.UNKNOWN_NAME, f"there is no context {label[:80]!a}; did you mean {close}?", todo=f"There are: {', '.join(known)}"
-        )
+        message = f"there is no context {label[:80]!a}; did you mean {close}?"
+        raise Refused(Reason.UNKNOWN_NAME, message, todo=f"There are: {', '.join(known)}")
     return chain, next((entry for entry in entries if entry["context"] == chain.label), entries[0])
 
 
