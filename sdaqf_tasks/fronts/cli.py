@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         program = options.program
         code = options.run(options, voice)
     except commands.Answered as answer:
-        voice.say(*answer.text.splitlines())
+        voice.say(*str(answer).splitlines())
         code = Exit.DONE
     except commands.Usage as error:
         message = " ".join(_placeless(error.message, given).split())[:MESSAGE_LIMIT]

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from sdaqf_tasks import __version__
 from sdaqf_tasks.errors import Reason, Refused
 from sdaqf_tasks.fronts.voice import Exit, Voice
 
@@ -37,26 +38,15 @@ class Usage(Exception):
 
 
 class Answered(Exception):
-    """What was asked for is a text about the program itself."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
+    """What was asked for is a text about the program itself, which is the one argument."""
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise Usage(self.prog, message)
 
-    def print_help(self, file: object = None) -> NoReturn:
-        raise Answered(self.format_help())
-
-
-class _Version(argparse.Action):
-    def __call__(self, *_: object) -> NoReturn:
-        from sdaqf_tasks import __version__
-
-        raise Answered(f"sdaqf {__version__}")
+    def _print_message(self, message: str, file: object = None) -> NoReturn:
+        raise Answered(message)
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -466,7 +456,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=f"Every day: {every_day}. When needed: {when_needed}. Plumbing: context. `sdaqf COMMAND --help` teaches each. "
         "Example: sdaqf build",
     )
-    top.add_argument("--version", nargs=0, action=_Version, help="show the version and exit")
+    top.add_argument("--version", action="version", version=f"sdaqf {__version__}", help="show the version and exit")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for command in (*EVERY_DAY, *WHEN_NEEDED):
         _add(commands, command, ARGUMENTS[command.name])
