@@ -66,7 +66,7 @@ def _placeless(message: str, given: Sequence[str]) -> str:
         path = word[word.find("/") :] if word.startswith(("/", "-")) else ""
         while len(path) > 1 and path.startswith("/") and (start := message.find(path[:6])) >= 0:
             shown = os.path.commonprefix([message[start:], path])  # noqa: RUF071 (the cut may be inside a name)
-            message = message.replace(shown, PurePosixPath(shown).name, 1)
+            message = message.replace(shown, PurePosixPath(path).name, 1)
     return message
 
 
