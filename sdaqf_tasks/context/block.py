@@ -105,41 +105,38 @@ class Block(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """A line that is a marker or looks like one; `found` is empty unless it begins a block. `word` is begin, end, broken or fence."""
+    """A line that is a marker or looks like one; `begins` is an empty block where it begins one. `word`: begin, end, broken, fence."""
 
     word: str
-    line: int
-    start: int
-    end: int
-    found: tuple[str, str] = ("", "")
+    begins: Block
 
 
 def blocks(data: bytes, path: str) -> list[Block]:
     """The blocks of a file, in order. Raises `Conflict` with OUTPUT_INVALID at the line of a marker that is broken or doubled."""
-    found: list[Block] = []
-    opened: _Mark | None = None
-    for mark in _marks(data):
-        if mark.word == "broken":
+    found: dict[str, Block] = {}
+    opened: Block | None = None
+    for word, mark in _marks(data):
+        if word == "broken":
             raise _fault(path, mark.line, "a marker that is broken")
-        if mark.word == "begin":
+        if word == "begin":
             if opened is not None:
                 raise _fault(path, mark.line, f"a block begins before that of line {opened.line} ends")
-            if first := next((block for block in found if block.label == mark.found[0]), None):
-                raise _fault(path, mark.line, f"a second block of {mark.found[0]}; the first is at line {first.line}")
+            if mark.label in found:
+                raise _fault(path, mark.line, f"a second block of {mark.label}; the first is at line {found[mark.label].line}")
             opened = mark
-        elif mark.word == "end":
+        elif word == "end":
             if opened is None:
                 raise _fault(path, mark.line, "a block ends that never began")
-            found.append(Block(*opened.found, opened.line, opened.start, mark.end))
+            found[opened.label] = opened._replace(end=mark.end)
             opened = None
     if opened is not None:
-        raise _fault(path, opened.line, f"the block of {opened.found[0]} never ends")
-    return found
+        raise _fault(path, opened.line, f"the block of {opened.label} never ends")
+    return list(found.values())
 
 
 def renders(data: bytes, manifest: str) -> bool:
     """Whether a context of `manifest` has a block in the file: whoever renders into it declares that by its marker."""
-    return b"sdaqf:begin" in data and any(mark.found[0].partition(".")[0] == manifest for mark in _marks(data))
+    return b"sdaqf:begin" in data and any(mark.label.partition(".")[0] == manifest for _, mark in _marks(data))
 
 
 def put(data: bytes, written: Written, label: str, path: str) -> bytes:
@@ -151,7 +148,7 @@ def put(data: bytes, written: Written, label: str, path: str) -> bytes:
     text = written.text.encode().replace(b"\n", newline)
     if block := next((block for block in blocks(data, path) if block.label == label), None):
         return data[: block.start] + text + data[block.end :]
-    if fence := next((mark for mark in _marks(data) if mark.word == "fence"), None):
+    if fence := next((mark for word, mark in _marks(data) if word == "fence"), None):
         raise _fault(path, fence.line, "a fence that is never closed")
     if data and not data.endswith(b"\n"):
         data += newline
@@ -160,27 +157,27 @@ def put(data: bytes, written: Written, label: str, path: str) -> bytes:
 
 def _marks(data: bytes) -> Iterator[_Mark]:
     """The markers outside fences, in order; inside a block there are no fences. A fence that is never closed comes last."""
-    start, inside, fence = 0, False, _Mark("", 0, 0, 0)
-    closes = _FENCE
+    start, inside = 0, False
+    fence, closes = None, _FENCE
     for number, row in enumerate(data.split(b"\n"), 1):
         line = row.removesuffix(b"\r")
-        end = start + len(line)
-        if fence.word:
-            fence = fence._replace(word="") if closes.fullmatch(line) else fence
+        here = Block("", "", number, start, start + len(line))
+        if fence is not None:
+            fence = None if closes.fullmatch(line) else fence
         elif not inside and (opening := _FENCE.match(line)):
-            fence = _Mark("fence", number, start, end)
+            fence = here
             closes = re.compile(rb" {0,3}" + re.escape(opening[1][:1]) + rb"{%d,}[ \t]*" % len(opening[1]))
         elif begin := _BEGIN.fullmatch(line):
-            yield _Mark("begin", number, start, end, (begin[1].decode(), (begin[2] or b"").decode()))
             inside = True
+            yield _Mark("begin", here._replace(label=begin[1].decode(), content=(begin[2] or b"").decode()))
         elif line == _END:
-            yield _Mark("end", number, start, end)
             inside = False
+            yield _Mark("end", here)
         elif _LOOSE.match(line):
-            yield _Mark("broken", number, start, end)
+            yield _Mark("broken", here)
         start += len(row) + 1
-    if fence.word:
-        yield fence
+    if fence is not None:
+        yield _Mark("fence", fence)
 
 
 def _fault(path: str, line: int, message: str) -> Conflict:

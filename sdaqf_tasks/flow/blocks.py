@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from sdaqf_tasks.context import block, excerpts
-from sdaqf_tasks.context.block import Line, Written
+from sdaqf_tasks.context.block import Block, Line, Written
 from sdaqf_tasks.context.document import UNTRUSTED, content_digest, contradictions, inline, passages, verify_clearance
 from sdaqf_tasks.context.findings import Found
 from sdaqf_tasks.context.query import Origins
@@ -204,40 +204,25 @@ def keep(run: Run, chain: Chain, file: str, *, clearance: Sensitivity, most: int
 
 def blocks(run: Run, manifests: Sequence[ManifestFile]) -> Iterator[Found]:
     """Every block of these manifests, or of one that is no more, that `render --into` would write otherwise; by file."""
-    names, known = {manifest.name for manifest in manifests}, {manifest.name for manifest in run.project.manifests}
+    others = {manifest.name for manifest in run.project.manifests} - {manifest.name for manifest in manifests}
     answers: dict[str, Present | SdaqfError] = {}
     for file, data in _marked_files(run):
         try:
             found = block.blocks(data, file)
         except SdaqfError as error:
-            line = int(error.where.rpartition(":")[2])
-            yield _found(Finding.BLOCK_EDITED, file, line, error.message, (), "Repair the marker, then: sdaqf render NAME --into FILE")
+            code, line = Finding.BLOCK_EDITED, int(error.where.rpartition(":")[2])
+            yield Found(code, code.severity, file, line, error.message, "Repair the marker, then: sdaqf render NAME --into FILE")
             continue
         for each in found:
-            manifest, _, query = each.label.partition(".")
-            if manifest not in names and manifest in known:
+            chain = Chain(each.label.partition(".")[0], each.label.partition(".")[2] or DEFAULT)
+            if chain.manifest in others:
                 continue
-            settle = f"sdaqf render {each.label} --into {file}"
-            chain = Chain(manifest, query or DEFAULT)
             if each.label not in answers:
                 answers[each.label] = _answer(run, chain)
             now = answers[each.label]
-            if isinstance(now, Present):
-                wanted = written(run, chain, now, file)
-                if block.put(data, wanted, each.label, file) == data:
-                    continue
-                if each.content and not now.content.startswith(each.content):
-                    message = f"the block has content {each.content}, the context {now.content[: len(each.content)]}"
-                    yield _found(Finding.BLOCK_OUT_OF_DATE, file, each.line, message, (each.label,), settle)
-                else:
-                    message = "the block is not what its context gives, though that is the same: it was edited, or a title in the YAML was"
-                    yield _found(Finding.BLOCK_EDITED, file, each.line, message, (each.label,), settle)
-            elif now.reason is Reason.UNKNOWN_NAME:
-                message = f"there is no context {each.label} any more"
-                yield _found(Finding.BLOCK_OUT_OF_DATE, file, each.line, message, (each.label,), "Remove the block")
-            else:
-                message = f"the block of {each.label} cannot be compared: {now.message}"
-                yield _found(Finding.NOT_CHECKED, file, each.line, message, (each.label,), "Settle that first")
+            if not isinstance(now, Present) or block.put(data, written(run, chain, now, file), each.label, file) != data:
+                code, message, settle = _judged(each, now, file)
+                yield Found(code, code.severity, file, each.line, message, settle, contexts=(each.label,))
 
 
 def _answer(run: Run, chain: Chain) -> Present | SdaqfError:
@@ -249,8 +234,18 @@ def _answer(run: Run, chain: Chain) -> Present | SdaqfError:
         return error
 
 
-def _found(code: Finding, file: str, line: int, message: str, contexts: tuple[str, ...], settle: str) -> Found:
-    return Found(code, code.severity, file, line, message, settle, contexts=contexts)
+def _judged(found: Block, now: Present | SdaqfError, file: str) -> tuple[Finding, str, str]:
+    """Code, message and what settles it, of a block that is not what `now` gives."""
+    settle = f"sdaqf render {found.label} --into {file}"
+    if isinstance(now, SdaqfError):
+        if now.reason is Reason.UNKNOWN_NAME:
+            return Finding.BLOCK_OUT_OF_DATE, f"there is no context {found.label} any more", "Remove the block"
+        return Finding.NOT_CHECKED, f"the block of {found.label} cannot be compared: {now.message}", "Settle that first"
+    if found.content and not now.content.startswith(found.content):
+        message = f"the block has content {found.content}, the context {now.content[: len(found.content)]}"
+        return Finding.BLOCK_OUT_OF_DATE, message, settle
+    message = "the block is not what its context gives, though that is the same: it was edited, or a title in the YAML was"
+    return Finding.BLOCK_EDITED, message, settle
 
 
 def _marked_files(run: Run) -> Iterator[tuple[str, bytes]]:

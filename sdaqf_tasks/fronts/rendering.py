@@ -87,20 +87,11 @@ def _into(running: Run, options: argparse.Namespace, clearance: Sensitivity, voi
     file = target(running.project.top, options.into)
     chain, _ = chain_of(running, options.name)
     kept = keep(running, chain, file, clearance=clearance, most=options.max_file or FILE_BYTES)
-    named = f"{kept.block.named} of {kept.block.total} sources named"
+    told = {"block": kept.word, "content": kept.content[:SHOWN_DIGITS], "named": kept.block.named, "sources": kept.block.total}
     if options.json:
-        voice.say_json(
-            {
-                "block": kept.word,
-                "content": kept.content[:SHOWN_DIGITS],
-                "context": f"{chain.manifest}/{chain.query}",
-                "file": file,
-                "named": kept.block.named,
-                "sources": kept.block.total,
-            }
-        )
+        voice.say_json(told | {"context": f"{chain.manifest}/{chain.query}", "file": file})
     else:
-        voice.say(f"{file}   {kept.word}   content {kept.content[:SHOWN_DIGITS]}   {named}")
+        voice.say("{}   {block}   content {content}   {named} of {sources} sources named".format(file, **told))
     if not kept.listed:
         voice.aside(f"git ignores {file}: `sdaqf check` does not look at it")
     return Exit.DONE
