@@ -25,7 +25,7 @@ from sdaqf_tasks.errors import Finding, Reason
 
 TOP = Path(__file__).resolve().parents[1]
 ERRORS = "docs/errors.md"
-SAMPLED = ("README.md", "docs/manifests.md", "docs/commands.md")
+SAMPLED = ("README.md", "docs/manifests.md", "docs/commands.md", "docs/lock.md")
 EMPTY = "empty"
 
 _PART = re.compile(r"<!-- scratch: (?P<scratch>[a-z-]+) -->\n|^```(?P<info>[^`\n]*)\n(?P<body>.*?)^```\n", re.MULTILINE | re.DOTALL)

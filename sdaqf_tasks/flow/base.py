@@ -13,6 +13,8 @@ from sdaqf_tasks.formats.lockfile import LOCK_BYTES, Lock, Pin, text_digest
 from sdaqf_tasks.formats.records import RootScope
 from sdaqf_tasks.world import SOURCE_BYTES
 
+EVERYTHING = "fetch-depth: 0, or git fetch --unshallow"
+
 _OURS = b'"sdaqf-lock"'
 _STEPS = re.compile(r"HEAD((?:[~^][0-9]{0,4})+)")
 
@@ -74,4 +76,4 @@ def _fetch(run: Run, name: str) -> str:
         generations = (int(number or 1) if sign == "~" else int(number != "0") for sign, number in re.findall(r"([~^])([0-9]*)", steps[1]))
         depth = 1 + sum(generations)
         return f"fetch-depth: {depth}, or git fetch --depth {depth}"
-    return "fetch-depth: 0, or git fetch --unshallow"
+    return EVERYTHING

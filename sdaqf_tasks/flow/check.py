@@ -17,19 +17,17 @@ from sdaqf_tasks.disk.history import History
 from sdaqf_tasks.disk.past import converted
 from sdaqf_tasks.errors import Finding, Reason, SdaqfError, Severity, Unreadable
 from sdaqf_tasks.flow import blocks, lock, mentions, stages
-from sdaqf_tasks.flow.base import Base
+from sdaqf_tasks.flow.base import EVERYTHING, Base
 from sdaqf_tasks.flow.lock import OWNER, lock_path
 from sdaqf_tasks.flow.project import Chain, ManifestFile
 from sdaqf_tasks.flow.run import Pass, Run
-from sdaqf_tasks.flow.stories import Stories, changed_lines, now_at, part
+from sdaqf_tasks.flow.stories import Stories, changed_lines, first_changed, now_at, part, read
 from sdaqf_tasks.flow.telling import Telling
 from sdaqf_tasks.formats.declaration import DEFAULT, Declaration, as_time, duration, window
 from sdaqf_tasks.formats.lockfile import Lock, Pin
 from sdaqf_tasks.formats.manifest_yaml import Expiry
 from sdaqf_tasks.formats.records import EdgeType, RootScope, instant
 from sdaqf_tasks.world import SOURCE_BYTES, Tree
-
-MORE = "Fetch more of the history: fetch-depth: 0, or git fetch --unshallow"
 
 
 def check(run: Run, names: Sequence[str] = (), *, base: str | None = None) -> Checked:
@@ -45,8 +43,7 @@ def check(run: Run, names: Sequence[str] = (), *, base: str | None = None) -> Ch
         checking.manifest(manifest)
     if not names:
         checking.without_manifest()
-    checking.mentions()
-    checking.blocks(manifests)
+    checking.look_through(manifests)
     if run.observe()[:2] != before[:2]:
         raise Unreadable(Reason.CANDIDATE_MOVED, "the tree changed while it was checked")
     return checking.result(manifests)
@@ -82,8 +79,6 @@ class _Checking:
         self.modified = frozenset(run.repository.modified())
         self.soon = as_time(instant(run.now) + duration(run.project.settings.soon))
 
-    # ---- one manifest
-
     def manifest(self, manifest: ManifestFile) -> None:
         try:
             declaration = self.run.reading(manifest).declaration
@@ -111,8 +106,10 @@ class _Checking:
                 self.documents.setdefault(each.pin.path, set()).add(manifest.name)
 
     def _refused(self, error: SdaqfError, manifest: ManifestFile, path: str = "") -> None:
-        path, line = _place(error.where, path or manifest.path)
-        self.add(Finding.REFUSED, path, line, error.message, [manifest.name], settle=error.todo)
+        name, _, rest = error.where.partition(":")  # `file:line:column`, or no place
+        number = rest.partition(":")[0]
+        place = (name, int(number)) if number.isdecimal() else (path or manifest.path, 1)
+        self.add(Finding.REFUSED, *place, error.message, [manifest.name], settle=error.todo)
 
     def _pins(self, asked: _Asked, held: Sequence[Held], refusal: SdaqfError | None) -> None:
         """Everything that is not as reviewed; and the refusal of the manifest, unless what is gone explains it."""
@@ -125,17 +122,17 @@ class _Checking:
             self._refused(error, asked.file, lock_path(asked.file))
             return
         covered = [each for each in held if locks.covers(each)]
-        if len(covered) < len(held):
-            message = f"{len(held) - len(covered)} pinned texts and no lock"
-            self.add(Finding.NO_LOCK, asked.file.path, 1, message, [asked.file.name])
+        if without := len(held) - len(covered):
+            self.add(Finding.NO_LOCK, asked.file.path, 1, f"{without} pinned texts and no lock", [asked.file.name])
         self.locked[lock_path(asked.file)] = locks.pins
-        different = [each for each in differences(covered, locks.pins) if each.code is not Finding.REFUSED]
-        if refusal:  # what is pinned is then not known
-            different = [each for each in different if each.code is not Finding.LOCK_OUT_OF_DATE]
+        different = list(differences(covered, locks.pins))
         failing = {each.pin for each in different}
         for each in covered:
             key = (each.pin, each.digest)
-            self.pinned[key] = self.pinned.get(key, True) and each.pin not in failing and each.error is None
+            self.pinned[key] = self.pinned.get(key, True) and each.pin not in failing
+        # Of a manifest that is refused it is not known what is pinned.
+        untold = {Finding.REFUSED, *([Finding.LOCK_OUT_OF_DATE] if refusal else [])}
+        different = [each for each in different if each.code not in untold]
         stories = Stories(self.run, different)
         for difference in different:
             self._difference(difference, stories, asked)
@@ -143,17 +140,19 @@ class _Checking:
         if self.base.commit:
             self._against_base(asked, covered, locks.pins)
 
-    def _about(self, code: Finding, held: Held, asked: _Asked, message: str, **more: Any) -> None:
-        """A finding about a pinned text, where it begins."""
+    def _about(self, code: Finding, held: Held, asked: _Asked, message: str, was: str | None = None, **more: Any) -> None:
+        """A finding about a pinned text, at its first line or, where it is known how it `was`, the first that changed."""
+        if was is not None:
+            more["lines"] = changed_lines(was, held.text)
         told = asked.telling.of(held.declared, held.pin.path)
         more.setdefault("settle", code.settles.replace("--only PATH", f"--only {shlex.quote(held.pin.path)}"))
-        self.add(code, held.pin.place, held.line, message, told.contexts, required=told.required, part=held.pin.part[1], **more)
+        line, part = held.line + first_changed(was, held.text), held.pin.part[1]
+        self.add(code, held.pin.place, line, message, told.contexts, required=told.required, part=part, **more)
 
     def _difference(self, found: Difference, stories: Stories, asked: _Asked) -> None:
         held, pin, digests = found.held, found.pin, {"old": found.old, "new": found.new}
         if found.code is Finding.LOCK_OUT_OF_DATE or held is None:
-            message = f"{pin.shown}: {found.message}"
-            self.add(found.code, lock_path(asked.file), 1, message, [asked.file.name], part=pin.shown, **digests)
+            self.add(found.code, lock_path(asked.file), 1, f"{pin.shown}: {found.message}", [asked.file.name], part=pin.shown, **digests)
         elif found.code is Finding.MISSING and (renamed := stories.renamed(pin, found.old)):
             by = f"by {renamed.change.commit[:7]}" if renamed.change else "which is not committed yet"
             self._about(Finding.RENAMED, held, asked, f"renamed to {renamed.path}, {by}", change=renamed.change, **digests)
@@ -169,14 +168,14 @@ class _Checking:
         story, digests = stories.of(found.pin, found.old), {"old": found.old, "new": found.new}
         if story.cut:
             message = "whether the pinned version ever was, the history at hand does not tell"
-            self._about(Finding.NOT_CHECKED, held, asked, message, settle=MORE)
+            self._about(Finding.NOT_CHECKED, held, asked, message, settle=f"Fetch more of the history: {EVERYTHING}")
         elif story.known and story.old is None and found.pin.path not in self.modified:
             self._about(Finding.PHANTOM, held, asked, "no commit of this path ever had the pinned text", **digests)
             return
         ends = story.old is not None and story.old.splitlines() == held.text.splitlines()
         code = Finding.LINE_ENDINGS if ends else Finding.CHANGED
         message = "the pinned text has other line ends here" if ends else "the lock pins another version"
-        self._about(code, held, asked, message, lines=changed_lines(story.old, held.text), change=story.change, **digests)
+        self._about(code, held, asked, message, story.old, change=story.change, **digests)
 
     def _uncommitted(self, held: Sequence[Held], asked: _Asked) -> None:
         """What is as reviewed and HEAD does not have so: texts, and the lock itself."""
@@ -198,9 +197,8 @@ class _Checking:
         for each in held:
             old = self.base.pinned(path, each.pin, each.digest)
             if old and old != each.digest == pins.get(each.pin):
-                lines = changed_lines(self.base.text(each.pin, old), each.text)
-                message = "this change reviewed another version"
-                self._about(Finding.RE_PINNED, each, asked, message, lines=lines, old=old, new=each.digest)
+                was = self.base.text(each.pin, old)
+                self._about(Finding.RE_PINNED, each, asked, "this change reviewed another version", was, old=old, new=each.digest)
         self._unpinned(path, self.base.locks.get(path, {}), pins, [asked.file.name])
 
     def without_manifest(self) -> None:
@@ -215,8 +213,6 @@ class _Checking:
             if pin not in now and old not in texts:
                 message = f"{pin.shown} was pinned at the merge base, and this change pins it no longer"
                 self.add(Finding.RE_PINNED, path, 1, message, contexts, part=pin.shown, old=old)
-
-    # ---- clocks, contradictions, objects
 
     def _windows(self, surveyed: Survey, asked: _Asked) -> None:
         """What follows the tree is counted, and what was observed is held against the clock."""
@@ -247,9 +243,9 @@ class _Checking:
             self._refused(error, asked.file)
             return
         for hidden in hidden_contradictions(manifest, graph):
-            message = f"contradicts {hidden.lost.locator.path}, which was left out ({hidden.reason})"
-            severity = Severity.ERROR if hidden.kept.required else Severity.WARNING
             place, lost = hidden.kept.locator, hidden.lost.locator.path
+            message = f"contradicts {lost}, which was left out ({hidden.reason})"
+            severity = Severity.ERROR if hidden.kept.required else Severity.WARNING
             more = {"severity": severity, "part": f"contradicts {lost}", "settle": f"Settle {lost}"}
             self.add(Finding.CONTRADICTION_HIDDEN, place.path, place.line_start, message, [asked.file.name], **more)
 
@@ -266,23 +262,15 @@ class _Checking:
                     settle = f"sdaqf build {manifest.name}"
                     self.add(Finding.TAMPERED, manifest.path, 1, f"{name}: {error.message}", [manifest.name], settle=settle, part=name)
 
-    # ---- what documents mention, and what is kept in them
+    def look_through(self, manifests: Sequence[ManifestFile]) -> None:
+        def text(path: str) -> str | None:
+            return part(read(self.run, Pin(RootScope.REPOSITORY.value, path)), ("", ""))
 
-    def mentions(self) -> None:
-        def read(path: str) -> str | None:
-            try:
-                return self.look.read(RootScope.REPOSITORY, path, SOURCE_BYTES).data.decode("utf-8")
-            except (UnicodeDecodeError, SdaqfError):
-                return None
-
-        texts = {path: text for path in sorted(self.documents) if (text := read(path)) is not None}
-        looked = mentions.look(texts, self.run.tree, lambda paths: History(self.run.repository, paths), read)
+        texts = {path: there for path in sorted(self.documents) if (there := text(path)) is not None}
+        looked = mentions.look(texts, self.run.tree, lambda paths: History(self.run.repository, paths), text)
         self.mentioned = looked.total
         for found in mentions.findings(looked):
-            told = tuple(sorted(self.documents[found.path]))
-            self.found.keep(found._replace(contexts=told))
-
-    def blocks(self, manifests: Sequence[ManifestFile]) -> None:
+            self.found.keep(found._replace(contexts=tuple(sorted(self.documents[found.path]))))
         for found in blocks.blocks(self.run, manifests):
             self.found.keep(found)
 
@@ -300,9 +288,3 @@ class _Checking:
             base=self.base.commit,
             unmet=self.base.unmet,
         )
-
-
-def _place(where: str, path: str) -> tuple[str, int]:
-    """`file:line:column` as file and line; the manifest where an error has no place."""
-    name, *numbers = where.split(":")
-    return (name or path, int(numbers[0])) if numbers and numbers[0].isdecimal() else (path, 1)

@@ -150,6 +150,13 @@ def changed_lines(old: str | None, new: str) -> tuple[str, ...]:
     return tuple(_changed(old.splitlines(), new.splitlines())) if old is not None else ()
 
 
+def first_changed(old: str | None, new: str) -> int:
+    """How many lines stand before the first one that changed; 0 where the old text is not known."""
+    before, after = (old or "").splitlines(), new.splitlines()
+    same = next((count for count, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), len(before))
+    return min(same, max(len(after) - 1, 0))
+
+
 def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
     for tag, a, b, c, d in SequenceMatcher(None, old, new).get_opcodes():
         if tag != "equal":

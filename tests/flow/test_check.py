@@ -44,7 +44,7 @@ class TestChanged:
             "code": "changed",
             "severity": "error",
             "path": RETRIES,
-            "line": 1,
+            "line": 3,
             "part": "",
             "message": "the lock pins another version",
             "settle": f"Read it, then: sdaqf lock --only {RETRIES}",
@@ -83,7 +83,7 @@ class TestChanged:
         found = team.found()
         assert (found["change"]["commit"], found["lines"]) == (merge, [f"- {THREE}", f"+ {FIVE}"])
 
-    def test_a_section_is_shown_where_it_begins_and_alone(self, team: Team) -> None:
+    def test_a_section_is_shown_at_the_line_that_changed_and_alone(self, team: Team) -> None:
         team.edit(YAML, f"decision {CACHES}", f"{{path: {CACHES}, section: Later, kind: decision}}")
         team.lock()
         team.commit()
@@ -92,7 +92,7 @@ class TestChanged:
         team.edit(CACHES, "Perhaps", "Never")
         team.commit()
         found = team.found()
-        assert (found["line"], found["part"], found["lines"]) == (7, "Later", ["- Perhaps.", "+ Never."])
+        assert (found["line"], found["part"], found["lines"]) == (9, "Later", ["- Perhaps.", "+ Never."])
 
     def test_one_finding_a_text_with_the_contexts_of_every_manifest(self, team: Team) -> None:
         team.manifest(MANIFEST + "queries:\n  review: {require: [retries]}\n  fix: {seeds: [caches]}\n", "api")
@@ -166,6 +166,16 @@ class TestGone:
         found = team.found()
         assert (found["code"], found["message"]) == ("renamed", f"renamed to {NEW}, by {commit[:7]}")
         assert (found["settle"], found["change"]["subject"]) == ("sdaqf lock --moved", "Rename")
+        team.lock("--moved")
+        settled(team)
+
+    def test_a_glob_that_takes_the_new_name_too_makes_it_no_pinned_text_more(self, team: Team) -> None:
+        team.edit(YAML, f"  caches: decision {CACHES}", "  others: decision docs/adr/*.md")
+        team.lock()
+        team.git("mv", RETRIES, NEW)
+        team.commit("Rename")
+        value = team.check()
+        assert ([found["code"] for found in value["findings"]], value["as_reviewed"]) == (["renamed"], 2)
         team.lock("--moved")
         settled(team)
 
@@ -272,6 +282,44 @@ class TestLocks:
         team.manifest("sdaqf: 1\nnonsense: 1\n", "api")
         team.edit(RETRIES, THREE, FIVE)
         assert team.codes() == [f"changed {RETRIES}", "refused manifests/api.yaml"]
+
+
+class TestRefused:
+    """What `build` would refuse is no pass, whether or not a source is sealed to find it out."""
+
+    LONG = "x" * 501
+
+    @pytest.mark.parametrize(
+        ("source", "message"),
+        [
+            (f"{{path: src/a.py, kind: source, title: '{LONG}'}}", "expected a text of length <= 500"),
+            ('{path: src/a.py, kind: source, title: "a\\nb"}', "more than one line"),
+            ("{path: src/a.py, kind: source, authority: owner-approved}", "owner-approved does not go with"),
+            ("{path: src/a.py, kind: tool-observation}", "says when it was observed"),
+            ("{path: src/a.py, kind: source, lines: 1-9}", "src/a.py has 2 lines"),
+            ("{path: src/a.py, kind: source, symbol: b}", "no symbol is called"),
+            (f"{{path: {CACHES}, kind: source}}", "is caches already"),
+            ("{path: src/none.py, kind: source}", "src/none.py is missing"),
+            ("{glob: src/*.none, kind: source}", "matches no file"),
+        ],
+    )
+    def test_refused(self, team: Team, source: str, message: str) -> None:
+        team.edit(YAML, "  code: source src/*.py", f"  code: {source}")
+        refusal = team.build()
+        found = team.found()
+        assert (found["code"], found["severity"], found["path"], found["line"]) == ("refused", "error", YAML, 6)
+        assert message in found["message"] and found["message"] in refusal.out
+
+    def test_a_relationship_too(self, team: Team) -> None:
+        team.manifest(MANIFEST + "relationships:\n  - caches implements caches\n")
+        found = team.found()
+        assert (found["code"], found["line"], found["message"]) == ("refused", 8, "caches is related to itself")
+
+    def test_a_manifest_of_too_many_bytes(self, team: Team) -> None:
+        for number in range(900):
+            team.write(f"many/{'x' * 60}-{number}.txt", f"{number}\n")
+        team.manifest(MANIFEST + "  many: source many/*.txt\n")
+        assert "the Manifest would have more than 1,048,576 bytes" in team.found()["message"]
 
 
 class TestPhantom:
@@ -851,7 +899,7 @@ def test_the_whole_story(team: Team, tmp_path: Path) -> None:
     first = in_ci("first")
     ran = first.sdaqf(*ci)
     assert ran.code == 1
-    assert f"::error file={RETRIES},line=1,title=sdaqf changed::" in ran.out and f"- {THREE}%0A+ {FIVE}" in ran.out
+    assert f"::error file={RETRIES},line=3,title=sdaqf changed::" in ran.out and f"- {THREE}%0A+ {FIVE}" in ran.out
     assert "error: changed" in first.read("page.md")
 
     assert team.lock().code == 0
@@ -859,7 +907,7 @@ def test_the_whole_story(team: Team, tmp_path: Path) -> None:
     second = in_ci("second")
     ran = second.sdaqf(*ci)
     assert ran.code == 0
-    assert f"::notice file={RETRIES},line=1,title=sdaqf re-pinned::" in ran.out and f"- {THREE}%0A+ {FIVE}" in ran.out
+    assert f"::notice file={RETRIES},line=3,title=sdaqf re-pinned::" in ran.out and f"- {THREE}%0A+ {FIVE}" in ran.out
 
     page = second.read("page.md")
     assert "### Context changes in this pull request" in page and "Re-pinned by this change: 1. Everything else is as reviewed." in page
