@@ -293,7 +293,6 @@ class TestRefused:
         ("source", "message"),
         [
             (f"{{path: src/a.py, kind: source, title: '{LONG}'}}", "expected a text of length <= 500"),
-            ('{path: src/a.py, kind: source, title: "a\\nb"}', "more than one line"),
             ("{path: src/a.py, kind: source, authority: owner-approved}", "owner-approved does not go with"),
             ("{path: src/a.py, kind: tool-observation}", "says when it was observed"),
             ("{path: src/a.py, kind: source, lines: 1-9}", "src/a.py has 2 lines"),
