@@ -22,28 +22,13 @@ from sdaqf_tasks.context.excerpts import Span
 from sdaqf_tasks.context.listing import File, Listing, also
 from sdaqf_tasks.context.staleness import Held
 from sdaqf_tasks.errors import Invalid, Malformed, Reason, SdaqfError, Unreadable, shown
-from sdaqf_tasks.formats import canonical
+from sdaqf_tasks.formats import canonical, records
 from sdaqf_tasks.formats.artifacts import CONTEXT_BYTES, NODES, Artifact, Manifest, Relationship, convert, publishable
-from sdaqf_tasks.formats.declaration import SPECIFICATION, Declaration, Declared, Related, window
+from sdaqf_tasks.formats.declaration import SPECIFICATION, Declaration, Declared, Related
 from sdaqf_tasks.formats.entries import Spot
 from sdaqf_tasks.formats.lockfile import Pin
 from sdaqf_tasks.formats.manifest_yaml import Defaults
-from sdaqf_tasks.formats.records import (
-    SECRET,
-    TEXT_CHARACTERS,
-    ArtifactReference,
-    Authority,
-    CandidateIdentity,
-    EdgeType,
-    Freshness,
-    FreshnessKind,
-    Kind,
-    Locator,
-    Provenance,
-    RootScope,
-    Source,
-    authority_fault,
-)
+from sdaqf_tasks.formats.records import Authority, EdgeType, Kind, Locator, Provenance, RootScope, Source
 from sdaqf_tasks.world import Sources, Tree, lines
 
 
@@ -70,7 +55,7 @@ def compile(declaration: Declaration, sources: Sources) -> Compiled:
     compiler.verify_bounds(members)
     found = sorted((source for group in members.values() for source in group), key=lambda source: source.source_id)
     content = Manifest(
-        candidate=CandidateIdentity(
+        candidate=records.CandidateIdentity(
             source_spec_sha256=members[SPECIFICATION][0].locator.sha256, git_head=tree.git_head, repository_digest=tree.repository_digest
         ),
         sensitivity=max(source.sensitivity for source in found),
@@ -219,9 +204,9 @@ class _Compiler:
             kind = declared.part[0]
             message = f"{path} has {last} lines" if kind == "lines" else f"{path}: {error.message}"
             raise declared.spot.at(kind).fault(message, todo=error.todo) from None
-        if (size := excerpts.characters(file.text, span)) > TEXT_CHARACTERS:
+        if (size := excerpts.characters(file.text, span)) > records.TEXT_CHARACTERS:
             part = "" if span == (1, last) else f", lines {span.first} to {span.last},"
-            message = f"{path}{part} has {size:,} characters; a source has at most {TEXT_CHARACTERS:,}"
+            message = f"{path}{part} has {size:,} characters; a source has at most {records.TEXT_CHARACTERS:,}"
             todo = _shorter(file) if declared.alias == SPECIFICATION else "Name a part of it: section, symbol or lines."
             raise declared.place.fault(message, todo=todo, reason=Reason.SOURCE_TEXT_LIMIT)
         return span
@@ -234,7 +219,7 @@ class _Compiler:
             path: self.listing.reference(file.scope, path, spot.at("provenance", index), ignored=entry.ignored)
             for index, path in enumerate(entry.provenance)
         }
-        freshness = _freshness(declared)
+        freshness = declared.freshness
         try:
             source = Source.seal(
                 kind=entry.kind,
@@ -264,7 +249,7 @@ class _Compiler:
         return Provenance(
             producer=producer or defaults.producer,
             recorded_by=recorded_by or defaults.recorded_by or self.declaration.name,
-            references=tuple(ArtifactReference(path=path, sha256=sha256) for path, sha256 in sorted(references.items())),
+            references=tuple(records.ArtifactReference(path=path, sha256=sha256) for path, sha256 in sorted(references.items())),
         )
 
     def _distinct(self, declared: Declared, found: Place) -> Place:
@@ -287,10 +272,10 @@ class _Compiler:
         """Weigh the file, and note what a person should know of its text."""
         if _UNCOUNTED.search(file.text):
             self.listing.note(f"{file.path} has line breaks that an editor does not count: its line numbers here count them")
-        secret = SECRET.search(file.text)
+        secret = records.SECRET.search(file.text)
         if secret:
             start = excerpts.characters(file.text, Span(1, span.first - 1))
-            secret = SECRET.search(file.text, start, start + excerpts.characters(file.text, span))
+            secret = records.SECRET.search(file.text, start, start + excerpts.characters(file.text, span))
         if not secret:
             self.weights[file.path] += len(file.observed.data)
             return
@@ -355,22 +340,9 @@ _UNCOUNTED = re.compile(r"[\v\f\x1c-\x1e\x85\u2028\u2029]|\r(?!\n)")
 """The line ends of FORMAT 5.3 that an editor does not count."""
 
 
-def _freshness(declared: Declared) -> Freshness:
-    given = declared.entry.freshness
-    if isinstance(given, str):
-        return Freshness(kind=FreshnessKind.IMMUTABLE, observed_at=None, valid_until=None)
-    if given is not UNSET:
-        observed, until = window(given, declared.spot.at("freshness"))
-        return Freshness(kind=FreshnessKind.EXPIRES_AT, observed_at=observed, valid_until=until)
-    if declared.entry.kind is Kind.TOOL_OBSERVATION:
-        todo = "Write:  freshness: {observed: 2026-11-01T00:00:00Z, for: 30d}"
-        raise declared.spot.fault("a tool-observation says when it was observed and how long it holds", todo=todo, key=True)
-    return Freshness(kind=FreshnessKind.CANDIDATE_BOUND, observed_at=None, valid_until=None)
-
-
 def _verify_authority(declared: Declared, source: Source) -> None:
     """FORMAT 3.6, at the member that does not go with the others."""
-    if not (fault := authority_fault(source)):
+    if not (fault := records.authority_fault(source)):
         return
     spot, authority = declared.spot, source.authority.value
     for member in ("producer", "recorded_by"):
@@ -396,7 +368,7 @@ def _shorter(file: File) -> str:
     for heading in known:
         inside = fitting and heading.span.last <= fitting[-1].span.last
         short = once[heading.text] == 1 and shown(heading.text) == heading.text != ""
-        if not inside and short and excerpts.characters(file.text, heading.span) <= TEXT_CHARACTERS:
+        if not inside and short and excerpts.characters(file.text, heading.span) <= records.TEXT_CHARACTERS:
             fitting.append(heading)
     others = ""
     if fitting:

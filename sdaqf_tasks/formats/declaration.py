@@ -14,20 +14,11 @@ import msgspec
 from msgspec import UNSET
 
 from sdaqf_tasks.errors import Invalid, shown
-from sdaqf_tasks.formats import plain_yaml
+from sdaqf_tasks.formats import manifest_yaml, plain_yaml
 from sdaqf_tasks.formats.entries import Spot, meant, members, typed, words
-from sdaqf_tasks.formats.manifest_yaml import (
-    BudgetEntry,
-    Defaults,
-    Expiry,
-    ManifestFile,
-    QueryEntry,
-    RelationshipEntry,
-    SourceEntry,
-    SpecificationEntry,
-)
+from sdaqf_tasks.formats.manifest_yaml import BudgetEntry, Defaults, Expiry, ManifestFile, QueryEntry, SourceEntry
 from sdaqf_tasks.formats.plain_yaml import Document
-from sdaqf_tasks.formats.records import Authority, Kind, RootScope, Sensitivity, instant
+from sdaqf_tasks.formats.records import Authority, Freshness, FreshnessKind, Kind, RootScope, Sensitivity, instant
 
 ALIAS = re.compile(r"[a-z0-9][a-z0-9-]*")
 SPECIFICATION = "specification"
@@ -93,6 +84,19 @@ class Declared(NamedTuple):
         usual = self.defaults.sensitivity or Sensitivity.REPOSITORY_PRIVATE
         return self.entry.sensitivity or (Sensitivity.OWNER_PRIVATE if self.entry.root is RootScope.OWNER else usual)
 
+    @property
+    def freshness(self) -> Freshness:
+        """As written, else bound to the candidate. Raises `Invalid`, also for a tool-observation that does not say it."""
+        given, kind, observed, until = self.entry.freshness, FreshnessKind.CANDIDATE_BOUND, None, None
+        if isinstance(given, str):
+            kind = FreshnessKind.IMMUTABLE
+        elif isinstance(given, Expiry):
+            kind, (observed, until) = FreshnessKind.EXPIRES_AT, window(given, self.spot.at("freshness"))
+        elif self.entry.kind is Kind.TOOL_OBSERVATION:
+            todo = "Write:  freshness: {observed: 2026-11-01T00:00:00Z, for: 30d}"
+            raise self.spot.fault("a tool-observation says when it was observed and how long it holds", todo=todo, key=True)
+        return Freshness(kind=kind, observed_at=observed, valid_until=until)
+
     def says(self, member: str) -> Spot | None:
         """Where its authority or sensitivity is written, if that is not the usual one."""
         if getattr(self.entry, member) is not UNSET:
@@ -129,7 +133,7 @@ class Declared(NamedTuple):
 class Related(NamedTuple):
     """One relationship as it was written, with the defaults of the file it is written in."""
 
-    entry: RelationshipEntry
+    entry: manifest_yaml.RelationshipEntry
     defaults: Defaults
     spot: Spot
 
@@ -255,7 +259,7 @@ def _specification(document: Document, shape: ManifestFile) -> Iterator[Declared
         if isinstance(value, dict) and key in value:
             raise spot.at(key).fault(f"the specification's {key} is fixed", todo=f"Leave {key} out.", key=True)
     short = isinstance(value, str)
-    entry = msgspec.to_builtins(typed({"path": value} if short else value, SpecificationEntry, spot))
+    entry = msgspec.to_builtins(typed({"path": value} if short else value, manifest_yaml.SpecificationEntry, spot))
     fixed = {"kind": Kind.SPECIFICATION.value, "authority": Authority.CANONICAL_SPECIFICATION.value, "required": True}
     yield _verified(Declared(SPECIFICATION, msgspec.convert(entry | fixed, SourceEntry), shape.defaults, spot, short))
 
@@ -329,7 +333,7 @@ def _relationships(document: Document, shape: ManifestFile) -> Iterator[Related]
         if isinstance(value, str) and len(sentence) != 3:
             raise spot.fault("a relationship is three words", todo="Write:  ALIAS TYPE ALIAS")
         long_form = dict(zip(("from", "type", "to"), sentence, strict=True)) if sentence else value
-        yield Related(typed(long_form, RelationshipEntry, spot), shape.defaults, spot)
+        yield Related(typed(long_form, manifest_yaml.RelationshipEntry, spot), shape.defaults, spot)
 
 
 def _queries(document: Document) -> dict[str, Asked]:
@@ -421,8 +425,7 @@ def moment(text: str, spot: Spot) -> datetime.datetime:
 
 def as_time(when: datetime.datetime) -> str:
     """The TIME of a moment in UTC."""
-    text = when.isoformat(timespec="microseconds" if when.microsecond else "seconds")
-    return f"{text}Z"
+    return f"{when.isoformat()}Z"
 
 
 def size(value: str | int, spot: Spot) -> int:
