@@ -57,10 +57,16 @@ def measures(summary: Summary) -> str:
     out = summary.sources - summary.taken
     private = f" · {summary.sensitivity}" if summary.sensitivity == "owner-private" else ""
     return (
-        f"{summary.taken} of {summary.sources} sources in, {out} out · {kib(used)} of {kib(summary.budget_bytes)} KiB: "
+        f"{summary.taken} sources in, {out} out · {kib(used)} of {kib(summary.budget_bytes)} KiB: "
         f"text {kib(summary.text_bytes)}, records {kib(summary.record_bytes)}, relations {kib(summary.relation_bytes)} · "
-        f"about {summary.text_bytes // 4:,} tokens · content {summary.content[:12]}{private}"
+        f"about {tokens(summary.text_bytes)} tokens · content {summary.content[:12]}{private}"
     )
+
+
+def tokens(text_bytes: int) -> str:
+    """About how many tokens: a quarter of the bytes."""
+    count = text_bytes // 4
+    return f"{count / 1000:.0f}k" if count >= 10_000 else f"{count:,}"
 
 
 def kib(count: int) -> str:

@@ -24,7 +24,7 @@ from sdaqf_tasks.context.select import select, tied
 from sdaqf_tasks.context.snapshot import snapshot
 from sdaqf_tasks.context.staleness import expired, first_end, hidden_contradictions
 from sdaqf_tasks.disk.store import DOCUMENT, PROGRAM, Receipt
-from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable
+from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable, reason_of
 from sdaqf_tasks.flow import lock
 from sdaqf_tasks.flow.project import Chain
 from sdaqf_tasks.flow.run import Pass, Run
@@ -145,7 +145,7 @@ def _index(job: Job) -> Made:
     manifest = job["manifest"]
     graph = index(manifest, job.sources, owner_root=job.owner_root(manifest.content.sources))
     titles = {source.source_id: source for source in manifest.content.sources}
-    notes = [f"{titles[e.source_id].locator.path} left out: {e.reason}" for e in graph.content.excluded_sources]
+    notes = [f"{titles[e.source_id].locator.path} left out: {_in_words(e.reason)}" for e in graph.content.excluded_sources]
     for hidden in hidden_contradictions(manifest, graph):
         message = f"{hidden.kept.locator.path} contradicts {hidden.lost.locator.path}, which was left out ({hidden.reason})"
         if hidden.kept.required:
@@ -181,7 +181,13 @@ def _snapshot(job: Job) -> Made:
     present = {node.node_id for node in made.content.nodes}
     lost = {exclusion.node_id: exclusion.reason for exclusion in made.content.excluded if exclusion.node_id in chosen - present}
     paths = {node.node_id: node.locator.path for node in graph.content.nodes}
-    return _artifact(made, tuple(f"{paths[node_id]} dropped out: {reason}" for node_id, reason in lost.items()))
+    return _artifact(made, tuple(f"{paths[node_id]} dropped out: {_in_words(reason)}" for node_id, reason in lost.items()))
+
+
+def _in_words(code: str) -> str:
+    """An exclusion reason as people read it: the sentence, then the identifier."""
+    reason = reason_of(code)
+    return f"{reason.when[:1].lower()}{reason.when[1:].rstrip('.')} ({code})" if reason else code
 
 
 def _compact(job: Job) -> Made:
@@ -347,6 +353,8 @@ def observe(run: Run) -> None:
         for manifest in run.project.manifests:
             try:
                 declaration = run.reading(manifest).declaration
+                if is_skipped(run, declaration):
+                    continue  # what the owner built earlier does not stay to be taken for the present
                 keep[manifest.name], found = declaration.queries, outside(run, declaration)
             except SdaqfError:
                 keep[manifest.name], found = None, UNREADABLE  # the manifest stage refuses it, with its place
