@@ -265,12 +265,9 @@ def _specification(document: Document, shape: ManifestFile) -> Iterator[Declared
 
 
 def _sources(document: Document, shape: ManifestFile) -> Iterator[Declared]:
-    for alias, value in _mapping(document, "sources"):
-        spot = Spot(document, ("sources", alias))
+    for alias, value, spot in _named(document, "sources", "alias"):
         if alias == SPECIFICATION:
             raise spot.fault("`specification:` has that alias", todo="Choose another.", key=True)
-        if not ALIAS.fullmatch(alias):
-            raise spot.fault(f"'{shown(alias)}' is no alias", todo="Use lower case letters, digits and hyphens.", key=True)
         entry = typed(_long_form(value, spot), SourceEntry, spot)
         if (entry.path is UNSET) == (entry.glob is UNSET):
             raise spot.fault("a source has a path or a glob, one of them", todo="Write `path:` for a file, `glob:` for many.", key=True)
@@ -340,10 +337,7 @@ def _queries(document: Document) -> dict[str, Asked]:
     if "queries" not in document.value:
         return {DEFAULT: Asked(DEFAULT, QueryEntry(seeds="all"), Spot(document))}
     found = {}
-    for name, value in _mapping(document, "queries"):
-        spot = Spot(document, ("queries", name))
-        if not ALIAS.fullmatch(name):
-            raise spot.fault(f"'{shown(name)}' is no name for a query", todo="Use lower case letters, digits and hyphens.", key=True)
+    for name, value, spot in _named(document, "queries", "name for a query"):
         asked = Asked(name, typed(value, QueryEntry, spot), spot)
         if isinstance(asked.entry.as_of, str):
             moment(asked.entry.as_of, spot.at("as_of"))
@@ -356,11 +350,9 @@ def _queries(document: Document) -> dict[str, Asked]:
 
 def _verify_aliases(declaration: Declaration, known: Sequence[str]) -> None:
     """Every alias that a relationship or a query mentions is one of `known`."""
-    mentioned = [
-        (end, related.spot.at(key))
-        for related in declaration.relationships
-        for key, end in (("from", related.entry.start), ("to", related.entry.to))
-    ]
+    mentioned: list[tuple[str, Spot]] = []
+    for related in declaration.relationships:
+        mentioned += [(related.entry.start, related.spot.at("from")), (related.entry.to, related.spot.at("to"))]
     for asked in declaration.queries.values():
         for member in ("require", "seeds"):
             aliases = getattr(asked.entry, member)
@@ -370,11 +362,15 @@ def _verify_aliases(declaration: Declaration, known: Sequence[str]) -> None:
             raise spot.fault(f"there is no source '{shown(alias)}'" + meant(alias, known), todo="Name an alias that `sources` declares.")
 
 
-def _mapping(document: Document, member: str) -> Iterator[tuple[str, Any]]:
-    value = document.value.get(member, {})
+def _named(document: Document, member: str, called: str) -> Iterator[tuple[str, Any, Spot]]:
+    """The names in a mapping, what stands there, and where."""
+    value, spot = document.value.get(member, {}), Spot(document, (member,))
     if not isinstance(value, dict):
-        raise Spot(document, (member,)).fault(f"{member} is a mapping", todo=f"Write each as  NAME: …  below {member}.")
-    yield from value.items()
+        raise spot.fault(f"{member} is a mapping", todo=f"Write each as  NAME: …  below {member}.")
+    for name, inner in value.items():
+        if not ALIAS.fullmatch(name):
+            raise spot.at(name).fault(f"'{shown(name)}' is no {called}", todo="Use lower case letters, digits and hyphens.", key=True)
+        yield name, inner, spot.at(name)
 
 
 # ---- small texts ----------------------------------------------------------------------------------------------------
