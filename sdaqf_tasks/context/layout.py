@@ -145,7 +145,7 @@ def _free(part: Part, used: set[str]) -> str:
 def fitted(parts: Sequence[Part], names: Sequence[str], cost: Callable[[str], float], room: float) -> list[Part]:
     """The parts that fit into `room`, of which `cost` is what a file takes.
 
-    Where they do not all fit, each may have three quarters of what is left; one that has more is narrowed to the largest
+    Where they do not all fit, each may have nine tenths of what is left; one that has more is narrowed to the largest
     folder that fits, and says so.
     """
     groups = [(part, part.takes(names)) for part in parts]
@@ -153,7 +153,7 @@ def fitted(parts: Sequence[Part], names: Sequence[str], cost: Callable[[str], fl
         return list(parts)
     found = []
     for part, group in groups:
-        fits = part if sum(map(cost, group)) <= 0.75 * room else _narrowed(part, group, cost, 0.75 * room)
+        fits = part if sum(map(cost, group)) <= 0.9 * room else _narrowed(part, group, cost, 0.9 * room)
         if fits:
             found.append(fits)
             room -= sum(map(cost, fits.takes(group)))

@@ -290,7 +290,7 @@ def test_large_files_count_by_their_bytes(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_glob_that_is_too_much_is_narrowed_to_the_largest_folder_that_fits() -> None:
     names = ["src/a.py", *(f"src/big/{folder}/{n}.py" for folder in "xy" for n in range(6)), *(f"src/small/{n}.py" for n in range(2))]
     parts = parts_of(names)
-    for room, pattern in ((15, "src/**/*.py"), (14.9, "src/big/x/**/*.py"), (8, "src/big/x/**/*.py"), (7.9, "src/small/**/*.py")):
+    for room, pattern in ((15, "src/**/*.py"), (14.9, "src/big/**/*.py"), (13.3, "src/big/x/**/*.py"), (6.6, "src/small/**/*.py")):
         assert [part.pattern for part in fitted(parts, names, lambda name: 1, room)] == [pattern]
     assert fitted(parts, names, lambda name: 1, 2) == []
 
