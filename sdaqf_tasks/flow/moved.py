@@ -102,30 +102,28 @@ def observe_now(run: Run, manifests: Sequence[ManifestFile], only: Sequence[str]
     Meant are those in `only` (aliases or paths), else all that have ended or end soon. Returns a sentence for each.
     """
     soon = as_time(instant(run.now) + duration(run.project.settings.soon))
-    told: dict[str, None] = {}
-    edits, aliases = Edits(run), set[str]()
+    told, unknown, edits = dict[str, None](), dict.fromkeys(only), Edits(run)
+    pinned: dict[ManifestFile, list[str]] = {}
     for manifest in manifests:
         for declared in run.reading(manifest).declaration.sources:
-            freshness, spot = declared.entry.freshness, declared.spot.at("freshness")
+            freshness, spot, names = declared.entry.freshness, declared.spot.at("freshness"), {declared.alias, declared.pattern}
             if not isinstance(freshness, Expiry):
                 continue
-            meant = {declared.alias, declared.pattern} & set(only) if only else instant(window(freshness, spot)[1]) <= instant(soon)
-            if not meant:
+            if not (names & set(only) if only else instant(window(freshness, spot)[1]) <= instant(soon)):
                 continue
             if freshness.expires is not UNSET:
                 raise spot.at("expires").fault(f"{declared.alias} ends at a fixed time", todo="Write `for:`, or another time, by hand.")
             edits.replace(spot.at("observed"), freshness.observed, run.now)
             told[f"{declared.alias}   observed {run.now}, before {freshness.observed}"] = None
-            aliases.update({declared.alias} if declared.pinned else ())
-    if missing := [word for word in only if not any(word in sentence.split("   ")[0] for sentence in told)] if not told else []:
-        raise Refused(Reason.UNKNOWN_NAME, f"no observation is {missing[0][:80]!r}", todo="Name the alias of a source with `observed:`.")
-    here = [each for each in manifests if lock.read(run, each).pins and _pins_any(run, each, aliases)]
-    pinned = lock.relock(run, here, sorted(aliases)) if here else Relocked()
-    return list(told), Relocked(pinned.entries, (*edits.writes(), *pinned.writes))
-
-
-def _pins_any(run: Run, manifest: ManifestFile, aliases: set[str]) -> bool:
-    return any(declared.alias in aliases and declared.pinned for declared in run.reading(manifest).declaration.sources)
+            unknown = {word: None for word in unknown if word not in names}
+            if declared.pinned and lock.read(run, manifest).pins:
+                pinned.setdefault(manifest, []).append(declared.alias)
+    if unknown:
+        name = next(iter(unknown))[:80]
+        raise Refused(Reason.UNKNOWN_NAME, f"no observation is {name!r}", todo="Name the alias of a source with `observed:`.")
+    found = [lock.relock(run, [manifest], aliases) for manifest, aliases in pinned.items()]
+    entries, writes = (entry for each in found for entry in each.entries), (write for each in found for write in each.writes)
+    return list(told), Relocked(tuple(entries), (*edits.writes(), *writes))
 
 
 # ---- editing --------------------------------------------------------------------------------------------------------
