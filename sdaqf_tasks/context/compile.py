@@ -182,7 +182,7 @@ class _Compiler:
         if not declared.is_glob:
             file = self.listing.named(declared)
             span = self._span(declared, file)
-            self._hold(declared, file, "".join(lines(file.text)[span.first - 1 : span.last]), span.first)
+            self._hold(declared, file, excerpts.selected(file.text, span), span.first)
             yield self._distinct(declared, Place(file, span, declared.title))
             return
         for file, spans in self.listing.matching(declared):
@@ -197,16 +197,16 @@ class _Compiler:
 
     def _span(self, declared: Declared, file: File) -> Span:
         """The lines that were asked for, at most 65,536 characters of them."""
-        path, last = shown(file.path), len(lines(file.text))
         try:
             span = excerpts.part(file.text, declared.part)
         except Invalid as error:
             kind = declared.part[0]
-            message = f"{path} has {last} lines" if kind == "lines" else f"{path}: {error.message}"
+            path = shown(file.path)
+            message = f"{path} has {len(lines(file.text))} lines" if kind == "lines" else f"{path}: {error.message}"
             raise declared.spot.at(kind).fault(message, todo=error.todo) from None
         if (size := excerpts.characters(file.text, span)) > records.TEXT_CHARACTERS:
-            part = "" if span == (1, last) else f", lines {span.first} to {span.last},"
-            message = f"{path}{part} has {size:,} characters; a source has at most {records.TEXT_CHARACTERS:,}"
+            part = "" if span == (1, len(lines(file.text))) else f", lines {span.first} to {span.last},"
+            message = f"{shown(file.path)}{part} has {size:,} characters; a source has at most {records.TEXT_CHARACTERS:,}"
             todo = _shorter(file) if declared.alias == SPECIFICATION else "Name a part of it: section, symbol or lines."
             raise declared.place.fault(message, todo=todo, reason=Reason.SOURCE_TEXT_LIMIT)
         return span

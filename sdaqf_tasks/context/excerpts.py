@@ -37,7 +37,16 @@ class Heading(NamedTuple):
 
 def characters(text: str, span: Span) -> int:
     """How many characters `span` selects."""
-    return sum(map(len, lines(text)[span.first - 1 : span.last]))
+    return sum(map(len, _lines(text)[span.first - 1 : span.last]))
+
+
+_FILES = 16
+"""Files of which lines, headings and symbols are remembered: a manifest names one part of a file after the other."""
+
+
+@lru_cache(_FILES)
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(lines(text))
 
 
 def headings(text: str) -> list[Heading]:
@@ -48,22 +57,13 @@ def headings(text: str) -> list[Heading]:
     a comment, in `<pre>` and its kind, or in YAML front matter. Inline marks stay as they are written; `#`s that close
     a heading are no part of it, and the lines of a longer Setext heading are joined by a space.
     """
-    return list(_headings(text))
-
-
-_FILES = 16
-"""Files of which headings and symbols are remembered: a manifest names one part of a file after the other."""
-
-
-@lru_cache(_FILES)
-def _headings(text: str) -> tuple[Heading, ...]:
     rows, span = _rows(text), _counted(text)
     after = [len(rows) + 1] * 7  # the line of the next heading of each level
     found = []
     for level, name, line in reversed(list(_markdown(rows))):
         found.append(Heading(level, name, span(line, min(after[: level + 1]) - 1)))
         after[level] = line
-    return tuple(found[::-1])
+    return found[::-1]
 
 
 def section(text: str, wanted: str) -> Span:
@@ -71,7 +71,12 @@ def section(text: str, wanted: str) -> Span:
 
     Raises `Invalid` with MANIFEST_INVALID where there is none, with the nearest to write instead, or several.
     """
-    return _only("heading", wanted, [(heading.text, heading.span) for heading in _headings(text)])
+    return _only("heading", wanted, _sections(text))
+
+
+@lru_cache(_FILES)
+def _sections(text: str) -> tuple[tuple[str, Span], ...]:
+    return tuple((heading.text, heading.span) for heading in headings(text))
 
 
 def symbol(text: str, wanted: str) -> Span:
@@ -108,8 +113,12 @@ def part(text: str, written: tuple[str, str]) -> Span:
 
 def part_of(text: str, written: tuple[str, str]) -> str:
     """The text of a part. Raises as `part`."""
-    span = part(text, written)
-    return "".join(lines(text)[span.first - 1 : span.last])
+    return selected(text, part(text, written))
+
+
+def selected(text: str, span: Span) -> str:
+    """The text of some lines, unaltered."""
+    return "".join(_lines(text)[span.first - 1 : span.last])
 
 
 def pieces(text: str, path: str, limit: int = TEXT_CHARACTERS) -> list[Span]:

@@ -52,6 +52,8 @@ def mentions(text: str, path: str) -> list[Mention]:
     found: dict[Mention, None] = {}
     folder = posixpath.dirname(path)
     for line, row in _prose(text):
+        if "`" not in row and "]" not in row:
+            continue
         codes, rest = _inline_code(row)
         for word in (word for code in codes for word in code.split()):
             name, lines = _code(word)
