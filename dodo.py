@@ -22,9 +22,9 @@ def task_schemas() -> dict[str, Any]:
 
 
 def write_schemas() -> None:
-    from sdaqf_tasks.formats.schemas import schemas
+    from sdaqf_tasks.fronts.findings import all_schemas
 
-    for name, data in schemas().items():
+    for name, data in all_schemas().items():
         path = Path("schemas") / name
         if not path.exists() or path.read_bytes() != data:
             path.write_bytes(data)

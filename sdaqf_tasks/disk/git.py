@@ -7,7 +7,9 @@ its index, `info/exclude` and `shallow`. HEAD is resolved here. Nothing below `.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
 import re
 import selectors
@@ -17,7 +19,6 @@ import stat
 import subprocess
 import tempfile
 import time
-import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -83,7 +84,8 @@ class Git:
             self._program = _program(roots)
             with _undisturbed():
                 self._private = _private(roots)
-                self.close = weakref.finalize(self, _remove, self._private, os.getpid())
+                self.close = functools.partial(_remove, self._private, os.getpid())
+                atexit.register(self.close)  # no weak reference: what it calls could be stopped half way
         self._environment = {
             "PATH": os.defpath,
             "LC_ALL": "C",
@@ -472,7 +474,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _remove(private: Path, process: int) -> None:
-    if os.getpid() == process:  # not in a forked child, where the parent goes on using it
+    if os.getpid() == process and private.exists():  # not in a forked child, where the parent goes on using it
         shutil.rmtree(private, ignore_errors=True)
 
 

@@ -204,9 +204,9 @@ def _gc(options: Options, voice: Voice) -> int:
 
 
 def _schema(options: Options, voice: Voice) -> int:
-    from sdaqf_tasks.formats.schemas import schemas
+    from sdaqf_tasks.fronts.findings import all_schemas
 
-    found = {name.removesuffix(".schema.json"): data for name, data in schemas().items()}
+    found = {name.removesuffix(".schema.json"): data for name, data in all_schemas().items()}
     if options.name is None:
         voice.say_json(sorted(found)) if options.json else voice.say(*sorted(found))
     elif options.name in found:
@@ -368,7 +368,7 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
     "rule": (_argument("code", "CODE", "a finding or a reason; all where absent", nargs="?"),),
     "doctor": (_flag("--repair", "remove it from the build folder; the next build makes it again"), _WAIT),
     "gc": (_WAIT,),
-    "schema": (_argument("name", "NAME", "manifest-yaml, or an artifact type; all names where absent", nargs="?"),),
+    "schema": (_argument("name", "NAME", "manifest-yaml, check, or an artifact type; all names where absent", nargs="?"),),
 }
 
 

@@ -187,6 +187,13 @@ def schema() -> bytes:
     return describe("check", closed("Checked", Checked.__doc__, get_type_hints(Checked) | more))
 
 
+def all_schemas() -> dict[str, bytes]:
+    """Every schema of the program, by file name: artifacts, the YAML, and what `check` says as JSON."""
+    from sdaqf_tasks.formats.schemas import schemas
+
+    return schemas() | {"check.schema.json": schema()}
+
+
 def _members(checked: Checked) -> dict[str, Any]:
     """All but the findings, of which only the counts: the last object of `jsonl`."""
     members = checked._asdict() | {"version": 1, "counts": _counts(checked)}

@@ -474,3 +474,8 @@ def test_anything_else_is_a_usage_error(parse: Callable[[str], Any], option: str
 )
 def test_a_check_fails_at_or_above_a_level_or_at_a_code(severity: Severity, fail_on: list[str], fails: bool) -> None:
     assert worst(checked(CHANGED._replace(severity=severity)), [parse_fail_on(option) for option in fail_on]) is fails
+
+
+def test_the_schema_that_is_published_is_this_one() -> None:
+    published = Path(__file__).parents[2] / "schemas" / "check.schema.json"
+    assert published.read_bytes() == schema(), "run `doit schemas`"
