@@ -33,11 +33,6 @@ class Version(NamedTuple):
     before: str | None = None
 
 
-class _Listing(NamedTuple):
-    versions: dict[str, list[Version]]
-    commits: int
-
-
 class History:
     """The history of some paths, up to HEAD, newest first."""
 
@@ -45,21 +40,15 @@ class History:
         self._repository, self._paths = repository, sorted(paths)
         self._known: dict[str, bytes | None] = {}
 
-    @property
-    def is_shallow(self) -> bool:
-        return self._repository.is_shallow
-
-    @property
-    def _most(self) -> int:
-        return VERSIONS * len(self._paths)
-
     @cached_property
-    def _listing(self) -> _Listing:
+    def _listing(self) -> tuple[dict[str, list[Version]], bool]:
+        """The versions of every path, and whether there may be more than were listed."""
+        most = VERSIONS * len(self._paths)
         found: defaultdict[str, list[Version]] = defaultdict(list)
         if not self._paths:
-            return _Listing(found, 0)
+            return found, False
         shape = ("-m", "--full-history", "--no-renames", "--no-abbrev", "--raw", "-z", "--format=%x01%H %ct %s")
-        answer = self._repository.history("log", *shape, f"--max-count={self._most}", "HEAD", "--", *self._paths)
+        answer = self._repository.history("log", *shape, f"--max-count={most}", "HEAD", "--", *self._paths)
         commit, time, subject, commits = "", 0, "", set()
         tokens = iter(answer.decode("utf-8", "surrogateescape").split("\0"))
         for token in tokens:
@@ -72,14 +61,14 @@ class History:
                 versions = found[next(tokens)]
                 if len(versions) < VERSIONS:
                     versions.append(Version(commit, time, subject, blob, before))
-        return _Listing(found, len(commits))
+        return found, len(commits) >= most
 
     def versions(self, path: str) -> list[Version]:
-        return self._listing.versions.get(path, [])
+        return self._listing[0].get(path, [])
 
     def is_cut(self, path: str) -> bool:
         """Whether there may be versions that are not looked at."""
-        return self.is_shallow or len(self.versions(path)) >= VERSIONS or 0 < self._most <= self._listing.commits
+        return self._repository.is_shallow or len(self.versions(path)) >= VERSIONS or self._listing[1]
 
     def contents(self, blobs: Iterable[str | None], limit: int) -> dict[str | None, bytes | None]:
         """The file of each id; None where it is a link, is larger than `limit` bytes or is not in the clone."""

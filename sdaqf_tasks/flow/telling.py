@@ -49,10 +49,9 @@ class Telling:
         return Told(tuple(contexts) or (self.name,), tuple(required))
 
     def _members(self, declared: Declared, path: str) -> set[str]:
-        if self._compiled is None:
-            return set()
-        here = {source.source_id for source in self._compiled.manifest.content.sources if source.locator.path == path}
-        return here.intersection(self._compiled.members[declared.alias])
+        sources = self._compiled.manifest.content.sources if self._compiled else ()
+        here = {source.source_id for source in sources if source.locator.path == path}
+        return here.intersection(self._compiled.members[declared.alias]) if self._compiled else here
 
     @cached_property
     def _compiled(self) -> Compiled | None:
