@@ -196,7 +196,7 @@ def held(run: Run, chain: Chain, makes: str) -> Artifact[Any]:
     """The artifact that a chain's ref points to. Raises NOT_BUILT where there is none."""
     object_id = run.store.ref(stages.ref_name(chain, makes))
     if object_id is None:
-        raise Refused(Reason.NOT_BUILT, f"{chain.label}: there is no {makes} yet")
+        raise Refused(Reason.NOT_BUILT, f"{chain.label} is not built: it has no {makes}")
     return run.load(object_id)
 
 

@@ -109,7 +109,8 @@ def verify(run: Run, manifest: ManifestFile, held: Sequence[Held], *, locked: bo
         raise Refused(Reason.LOCK_OUT_OF_DATE, "; ".join(parts), at=lock_path(manifest), todo=f"sdaqf lock {manifest.name}")
     if not without:
         return ()
-    return (f"{len(without)} pinned texts are taken as they are: there is no lock yet. Review them, then: sdaqf lock {manifest.name}",)
+    taken = ("1 pinned text is", "it is", "it") if len(without) == 1 else (f"{len(without)} pinned texts are", "they are", "them")
+    return (f"{taken[0]} taken as {taken[1]}: there is no lock yet. Review {taken[2]}, then: sdaqf lock {manifest.name}",)
 
 
 def _names(names: Sequence[str]) -> str:

@@ -151,6 +151,11 @@ class Project:
             if not PurePosixPath(path).name.startswith("_") and not declaration.is_manifest(self._head(path))
         )
 
+    @property
+    def first_step(self) -> str:
+        """What to do where there is no manifest: begin the YAML that is there as one, or `sdaqf init`."""
+        return f"A manifest begins with `sdaqf: 1`, and {self.strangers[0]} does not." if self.strangers else "Run: sdaqf init"
+
     def manifest(self, name: str) -> ManifestFile:
         for found in self.manifests:
             if found.name == name:

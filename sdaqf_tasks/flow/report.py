@@ -132,6 +132,7 @@ def review_lines(manifests: int, review: Mapping[str, Any]) -> Iterator[str]:
     """What is pinned and what follows the tree, what is not as reviewed, and how much `check` would find."""
     pinned, same = review["pinned"], review["as_reviewed"]
     told = f"{pinned:,} pinned, all as reviewed" if same == pinned else f"{same:,} of {pinned:,} pinned as reviewed"
+    told = told if pinned else "nothing is pinned"
     levels = [f"{count:,} {level}{'' if count == 1 else 's'}" for level, count in review["findings"].items() if count]
     parts = [f"{manifests:,} manifest{'' if manifests == 1 else 's'}", told, f"{review['following']:,} follow the tree"]
     yield " · ".join([*parts, ", ".join(levels) or "nothing found"])
@@ -154,12 +155,12 @@ def status_lines(found: Mapping[str, Any], tree: Tree, modified: Sequence[str]) 
         yield f"excluded from the tree: {printable(', '.join(found['excluded']))}"
     if found["untracked"]:
         named = ", ".join(printable(ascii(name)[1:-1]) for name in found["untracked"][:8])
-        yield f"{len(found['untracked'])} untracked files count: {named}{', …' if len(found['untracked']) > 8 else ''}"
+        yield f"untracked, and part of the tree: {named}{', …' if len(found['untracked']) > 8 else ''}"
     if hidden := found["untracked_ignored_by_you"]:
         named = ", ".join(printable(ascii(name)[1:-1]) for name in hidden[:8]) + (", …" if len(hidden) > 8 else "")
         yield f"{len(hidden)} of them your own git would ignore, and others' would not: {named}"
     if found["other_files"]:
-        yield f"{len(found['other_files'])} YAML files beside the manifests are not ours, and left alone"
+        yield f"other YAML beside the manifests, left alone: {printable(', '.join(found['other_files'][:8]))}"
     yield from clock_line()
     if found["review"]["findings"]["error"]:
         yield "Next: sdaqf check"

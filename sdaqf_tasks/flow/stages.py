@@ -212,7 +212,7 @@ def _verify_unexpired(job: Job, required: list[Any]) -> None:
     """Required context is refused once today's clock has passed its window, wherever as_of lies."""
     if member := expired(required, job.run.now):
         message = f"{member.locator.path} is past its window: valid until {member.freshness.valid_until}; it is {job.run.now} now"
-        raise Refused(Reason.REQUIRED_EXPIRED, message)
+        raise Refused(Reason.REQUIRED_EXPIRED, message, todo="Observe again, then: sdaqf lock --observed now")
 
 
 STAGES: tuple[Stage, ...] = (
@@ -270,7 +270,7 @@ def judge(job: Job, inputs: Mapping[str, str]) -> str | None:
     name, store = ref_name(job.chain, job.stage.makes), job.run.store
     held, receipt = store.ref(name), store.receipt(name)
     if held is None or receipt is None:
-        return "not built yet"
+        return "not built"
     if receipt.program != PROGRAM:
         return "made by another version of the program"
     if receipt.output != held:

@@ -63,7 +63,7 @@ def _manifest(run: Run, manifest: ManifestFile, queries: frozenset[str]) -> list
     chains = [Chain(manifest.name, query) for query in declaration.queries if not queries or query in queries]
     if stages.is_skipped(run, declaration):
         return [
-            _entry(chain, "skipped", "it has owner sources and no owner root is given", "SDAQF_OWNER_ROOT, --owner-root")
+            _entry(chain, "skipped", "it has owner sources and no owner root is given", f"sdaqf build {chain.label} --owner-root ROOT")
             for chain in chains
         ]
     return [_chain(run, chain) for chain in chains]

@@ -116,6 +116,8 @@ def _explained(message: str, kind: type[Any], value: Any, spot: Spot) -> SdaqfEr
         todo = f'Quote it: "{str(found).lower()}".'
     elif isinstance(found, str) and "`array" in message:
         todo = "Write it in brackets, several with commas: [a, b]."
+    elif "`bool" in message:
+        todo = "Write true or false."
     return here.fault(_SUFFIX.sub("", plain[:1].lower() + plain[1:]), todo=todo)
 
 

@@ -40,7 +40,7 @@ def run_lock(options: argparse.Namespace, voice: Voice) -> int:
         raise Usage(options.program, "--resolve looks at every entry of a conflict; --only comes after it")
     with Run(Project.find(Path.cwd(), owner_root=options.owner_root)) as run:
         if not run.project.manifests:
-            raise Refused(Reason.UNKNOWN_NAME, "there is no manifest to lock", todo="Run: sdaqf init")
+            raise Refused(Reason.UNKNOWN_NAME, "there is no manifest to lock", todo=run.project.first_step)
         manifests = [run.project.manifest(name) for name in dict.fromkeys(options.names)] or list(run.project.manifests)
         answer = _resolve(run, manifests) if options.resolve else _relock(run, _at_hand(run, manifests, options, voice), options)
         reviewed = not (options.check or options.dry_run)
@@ -153,7 +153,7 @@ def run_check(options: argparse.Namespace, voice: Voice) -> int:
         raise Usage(options.program, "--owner-root is no folder")
     with Run(Project.find(Path.cwd(), owner_root=options.owner_root)) as run:
         if not run.project.manifests:
-            raise Refused(Reason.UNKNOWN_NAME, "there is no manifest to check", todo="Run: sdaqf init")
+            raise Refused(Reason.UNKNOWN_NAME, "there is no manifest to check", todo=run.project.first_step)
         checked = gate.check(run, options.names, base=options.base)
     for name, path in options.output:
         files.replace(path, findings.FORMATS[name](checked).encode("utf-8"), mode=0o644)

@@ -261,6 +261,7 @@ class TestClock:
         error = shop.refusal()
         assert error.reason is Reason.REQUIRED_EXPIRED
         assert error.message == "lint.txt is past its window: valid until 2026-02-01T00:00:00Z; it is 2026-02-01T00:00:01Z now"
+        assert error.todo == "Observe again, then: sdaqf lock --observed now"
 
     def test_the_next_run_refuses_with_no_file_changed(self, shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
         self.watched(shop, "required: true, ")

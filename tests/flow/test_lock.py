@@ -542,7 +542,7 @@ class TestObserved:
         with watched.unchanged(LOCK, "manifests/context.yaml"):
             said = lines(watched.lock("--only", "lint", "--observed", "now"))
         assert said[:3] == [
-            "lint   observed 2026-02-01T08:00:00Z, before 2026-01-01T00:00:00Z",
+            "lint   observed 2026-02-01T08:00:00Z, last at 2026-01-01T00:00:00Z",
             "evidence/lint.txt   changed    1 line   (context)",
             "    - All well.",
         ]

@@ -151,8 +151,8 @@ class TestJudge:
     def test_no_receipt(self, shop: Workshop, stage: stages.Stage) -> None:
         shop.build()
         shop.receipt(stage.makes).unlink()
-        assert self.why(shop, stage.makes) == "not built yet"
-        assert shop.status("context.default")["context"] == ("not current", f"{stage.name}: not built yet")
+        assert self.why(shop, stage.makes) == "not built"
+        assert shop.status("context.default")["context"] == ("not current", f"{stage.name}: not built")
         assert shop.made() == {stage.name}
 
     def test_a_ref_that_was_edited(self, shop: Workshop) -> None:
@@ -201,7 +201,7 @@ class TestJudge:
     def test_a_receipt_that_is_no_receipt(self, shop: Workshop, data: bytes) -> None:
         shop.build()
         shop.receipt("manifest").write_bytes(data)
-        assert self.why(shop, "manifest") == "not built yet"
+        assert self.why(shop, "manifest") == "not built"
         assert shop.made() == {"manifest"}
 
     def test_another_version_of_the_program_is_named(self, shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:

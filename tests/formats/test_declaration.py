@@ -411,7 +411,7 @@ class TestSources:
                 "Known: public, repository-private, owner-private",
             ),
             ("{kind: design, path: a.md, root: home}", 39, "'home' is not one of the words for root", "Known: repository, owner"),
-            ("{kind: design, path: a.md, required: yes}", 43, "expected true or false, got a text", None),
+            ("{kind: design, path: a.md, required: yes}", 43, "expected true or false, got a text", "Write true or false."),
             (
                 "{kind: design, path: a.md, labels: a}",
                 41,
