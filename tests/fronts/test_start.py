@@ -66,7 +66,7 @@ class TestWorkingDirectory:
     def test_its_sdaqf_tasks_is_not_run(self, by: tuple[str | Path, ...], form: str, witness: Path, tmp_path: Path) -> None:
         write(tmp_path / "here", {form: RUNS, "sdaqf_tasks/__main__.py": RUNS})
         ran = program("schema", cwd=tmp_path / "here", by=by, environ={"WITNESS": str(witness)})
-        assert (ran.code, ran.out.splitlines()[0], witness.exists()) == (0, "context-compaction", False)
+        assert (ran.code, ran.out.splitlines()[0], witness.exists()) == (0, "check", False)
 
     def test_under_m_its_sdaqf_tasks_is_the_program(self, witness: Path, tmp_path: Path) -> None:
         write(tmp_path / "here", {"sdaqf_tasks/__init__.py": RUNS, "sdaqf_tasks/__main__.py": ""})
