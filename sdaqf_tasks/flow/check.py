@@ -87,7 +87,7 @@ class _Checking:
             return
         if stages.is_skipped(self.run, declaration):
             message = f"{manifest.name} has owner sources and no owner root is given"
-            self.add(Finding.NOT_CHECKED, manifest.path, 1, message, [manifest.name], settle="SDAQF_OWNER_ROOT, --owner-root")
+            self.add(Finding.NOT_CHECKED, manifest.path, 1, message, [manifest.name], settle="Give --owner-root or SDAQF_OWNER_ROOT")
             return
         asked = _Asked(manifest, declaration, Telling(self.run, declaration, self.look))
         refusal = None
@@ -123,7 +123,9 @@ class _Checking:
             return
         covered = [each for each in held if locks.covers(each)]
         if without := len(held) - len(covered):
-            self.add(Finding.NO_LOCK, asked.file.path, 1, f"{without} pinned texts and no lock", [asked.file.name])
+            self.add(
+                Finding.NO_LOCK, asked.file.path, 1, f"{without} pinned text{'' if without == 1 else 's'} and no lock", [asked.file.name]
+            )
         self.locked[lock_path(asked.file)] = locks.pins
         different = list(differences(covered, locks.pins))
         failing = {each.pin for each in different}

@@ -114,7 +114,7 @@ def observe_now(run: Run, manifests: Sequence[ManifestFile], only: Sequence[str]
             if freshness.expires is not UNSET:
                 raise spot.at("expires").fault(f"{declared.alias} ends at a fixed time", todo="Write `for:`, or another time, by hand.")
             edits.replace(spot.at("observed"), freshness.observed, run.now)
-            told[f"{declared.alias}   observed {run.now}, before {freshness.observed}"] = None
+            told[f"{declared.alias}   observed {run.now}, last at {freshness.observed}"] = None
             unknown = {word: None for word in unknown if word not in names}
             if declared.pinned and lock.read(run, manifest).pins:
                 pinned.setdefault(manifest, []).append(declared.alias)

@@ -69,7 +69,7 @@ def _project(owner_root: Path | None = None, *, with_manifests: bool = False) ->
         raise Refused(Reason.NOT_A_REPOSITORY, "the working directory is gone", todo="Change to a folder that is there.") from None
     project = Project.find(here, owner_root=owner_root)
     if with_manifests and not project.manifests:
-        raise Refused(Reason.UNKNOWN_NAME, f"there is no manifest in {', '.join(project.settings.manifests)}", todo="Run: sdaqf init")
+        raise Refused(Reason.UNKNOWN_NAME, f"there is no manifest in {', '.join(project.settings.manifests)}", todo=project.first_step)
     return project
 
 

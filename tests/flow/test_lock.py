@@ -226,6 +226,9 @@ class TestChoosing:
         (fresh.path / "manifests/context.yaml").unlink()
         ran = fresh.sdaqf("lock")
         assert ran.code == 1 and "there is no manifest to lock" in ran.err
+        assert "Run: sdaqf init" in ran.err
+        fresh.write("manifests/context.yaml", "sdqf: 1\n")
+        assert "A manifest begins with `sdaqf: 1`, and manifests/context.yaml does not." in fresh.sdaqf("lock").err
 
 
 class TestRefusals:
