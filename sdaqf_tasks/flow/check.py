@@ -23,7 +23,7 @@ from sdaqf_tasks.flow.project import Chain, ManifestFile
 from sdaqf_tasks.flow.run import Pass, Run
 from sdaqf_tasks.flow.stories import Stories, changed_lines, first_changed, now_at, part, read
 from sdaqf_tasks.flow.telling import Telling
-from sdaqf_tasks.formats.declaration import DEFAULT, Declaration, as_time, duration, window
+from sdaqf_tasks.formats.declaration import DEFAULT, Declaration, later, window
 from sdaqf_tasks.formats.lockfile import Lock, Pin
 from sdaqf_tasks.formats.manifest_yaml import Expiry
 from sdaqf_tasks.formats.records import EdgeType, RootScope, instant
@@ -77,7 +77,7 @@ class _Checking:
         self.documents: dict[str, set[str]] = {name: set() for name in mentions.ALWAYS if name in run.tree.files}
         self.mentioned = 0
         self.modified = frozenset(run.repository.modified())
-        self.soon = as_time(instant(run.now) + duration(run.project.settings.soon))
+        self.soon = later(run.now, run.project.settings.soon)
 
     def manifest(self, manifest: ManifestFile) -> None:
         try:
@@ -286,7 +286,7 @@ class _Checking:
             manifests=tuple(manifest.name for manifest in manifests),
             git_head=self.run.tree.git_head,
             now=self.run.now,
-            fixed_clock="SDAQF_NOW" in os.environ,
+            fixed_clock=bool(os.environ.get("SDAQF_NOW")),
             base=self.base.commit,
             unmet=self.base.unmet,
         )

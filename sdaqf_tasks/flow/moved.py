@@ -21,7 +21,7 @@ from sdaqf_tasks.flow.run import Pass, Run
 from sdaqf_tasks.flow.stories import Stories, now_at
 from sdaqf_tasks.flow.telling import Telling
 from sdaqf_tasks.formats import plain_yaml
-from sdaqf_tasks.formats.declaration import Declaration, Declared, as_time, duration, window
+from sdaqf_tasks.formats.declaration import Declaration, Declared, later, window
 from sdaqf_tasks.formats.entries import Spot
 from sdaqf_tasks.formats.lockfile import Pin
 from sdaqf_tasks.formats.manifest_yaml import Expiry
@@ -101,7 +101,7 @@ def observe_now(run: Run, manifests: Sequence[ManifestFile], only: Sequence[str]
 
     Meant are those in `only` (aliases or paths), else all that have ended or end soon. Returns a sentence for each.
     """
-    soon = as_time(instant(run.now) + duration(run.project.settings.soon))
+    soon = later(run.now, run.project.settings.soon)
     told, unknown, edits = dict[str, None](), dict.fromkeys(only), Edits(run)
     pinned: dict[ManifestFile, list[str]] = {}
     for manifest in manifests:

@@ -412,6 +412,12 @@ def duration(text: str) -> datetime.timedelta:
     return datetime.timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
+def later(when: str, by: str) -> str:
+    """The TIME that a duration after another is, or the last that there is. Raises `ValueError`."""
+    start = instant(when)
+    return as_time(start + min(duration(by), datetime.datetime.max.replace(microsecond=0) - start))
+
+
 def moment(text: str, spot: Spot) -> datetime.datetime:
     try:
         return instant(text)

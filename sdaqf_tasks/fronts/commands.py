@@ -51,6 +51,8 @@ class _Parser(argparse.ArgumentParser):
 
 def parse(arguments: Sequence[str]) -> Options:
     """The options of a command line, with `run` and `program`. Raises `Usage`, or `Answered` where help is asked for."""
+    if lost := [word for word in arguments if word.startswith("--") and word.endswith("=--")]:
+        raise Usage("sdaqf", f"{lost[0]} gives no value")
     options, rest = parser().parse_known_args(arguments)
     if rest:
         raise Usage(options.program, f"there is no place for {' '.join(rest)}")
@@ -60,7 +62,7 @@ def parse(arguments: Sequence[str]) -> Options:
 # ---- commands on a project ------------------------------------------------------------------------------------------
 
 
-def _project(owner_root: Path | None = None, *, with_manifests: bool = False) -> Any:
+def project_here(owner_root: Path | None = None, *, with_manifests: bool = False) -> Any:
     from sdaqf_tasks.flow.project import Project
 
     try:
@@ -86,7 +88,7 @@ def _init(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.fronts import init
 
     ask = init.ask if not options.json and sys.stdin.isatty() and sys.stdout.isatty() else None
-    return init.run(_project(), voice, agents=options.agents, yes=options.yes, doit=options.doit, as_json=options.json, ask=ask)
+    return init.run(project_here(), voice, agents=options.agents, yes=options.yes, doit=options.doit, as_json=options.json, ask=ask)
 
 
 def _build(options: Options, voice: Voice) -> int:
@@ -94,7 +96,7 @@ def _build(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.flow.run import Run
 
     began = time.monotonic()
-    project = _project(options.owner_root, with_manifests=True)
+    project = project_here(options.owner_root, with_manifests=True)
     width = max(len(manifest.name) for manifest in project.manifests) + 8
 
     def done(result: build.Result) -> None:
@@ -127,7 +129,7 @@ def _status(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.flow import report, status
     from sdaqf_tasks.flow.run import Run
 
-    with Run(_project(options.owner_root, with_manifests=True)) as run:
+    with Run(project_here(options.owner_root, with_manifests=True)) as run:
         found = status.status(run, options.names)
         voice.say_json(found) if options.json else voice.say(*report.status_lines(found, run.tree, run.repository.modified()))
     return Exit.DONE
@@ -140,14 +142,14 @@ def _render(options: Options, voice: Voice) -> int:
         raise Usage(options.program, "--max-bytes is for what is printed; a block has at most 4 KiB")
     if options.max_file and not options.into:
         raise Usage(options.program, "--max-file goes with --into")
-    return rendering.run(_project(options.owner_root), options, voice)
+    return rendering.run(project_here(options.owner_root), options, voice)
 
 
 def _explain(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.flow.run import Run
     from sdaqf_tasks.fronts import answers, questions
 
-    with Run(_project(options.owner_root)) as run:
+    with Run(project_here(options.owner_root)) as run:
         found = questions.explain(run, options.name, options.source)
     voice.say_json(found) if options.json else voice.say(*answers.explanation(found))
     return Exit.DONE
@@ -162,7 +164,7 @@ def _diff(options: Options, voice: Voice) -> int:
     with ExitStack() as stack:
         run = None
         try:
-            run = stack.enter_context(Run(_project(options.owner_root)))
+            run = stack.enter_context(Run(project_here(options.owner_root)))
         except Refused as error:
             if error.reason is not Reason.NOT_A_REPOSITORY or options.since is not None:
                 raise
@@ -187,13 +189,13 @@ def _rule(options: Options, voice: Voice) -> int:
 def _doctor(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.fronts import doctor
 
-    found = doctor.look_over(_project(), repair=options.repair, wait=options.wait)
+    found = doctor.look_over(project_here(), repair=options.repair, wait=options.wait)
     voice.say_json(found) if options.json else voice.say(*doctor.lines(found))
     return Exit.REFUSED if found["defects"] else Exit.DONE
 
 
 def _gc(options: Options, voice: Voice) -> int:
-    store = _project().store
+    store = project_here().store
     removed = size = 0
     if store.folder.is_dir():
         with store.lock(options.wait, lambda: voice.aside("waiting for another run")):

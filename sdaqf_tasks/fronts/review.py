@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from sdaqf_tasks.disk import files
@@ -13,10 +12,10 @@ from sdaqf_tasks.errors import Reason, Refused
 from sdaqf_tasks.flow import check as gate
 from sdaqf_tasks.flow import lock, moved, stages
 from sdaqf_tasks.flow.lock import Entry, Relocked, Write
-from sdaqf_tasks.flow.project import ManifestFile, Project
+from sdaqf_tasks.flow.project import ManifestFile
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.fronts import findings
-from sdaqf_tasks.fronts.commands import Usage
+from sdaqf_tasks.fronts.commands import Usage, project_here
 from sdaqf_tasks.fronts.voice import Exit, Voice
 
 SHOWN_LINES = 20
@@ -38,7 +37,7 @@ def run_lock(options: argparse.Namespace, voice: Voice) -> int:
         raise Usage(options.program, "--moved, --observed and --resolve each go alone")
     if options.resolve and options.only:
         raise Usage(options.program, "--resolve looks at every entry of a conflict; --only comes after it")
-    with Run(Project.find(Path.cwd(), owner_root=options.owner_root)) as run:
+    with Run(project_here(options.owner_root)) as run:
         if not run.project.manifests:
             raise Refused(Reason.UNKNOWN_NAME, "there is no manifest to lock", todo=run.project.first_step)
         manifests = [run.project.manifest(name) for name in dict.fromkeys(options.names)] or list(run.project.manifests)
@@ -151,7 +150,7 @@ def run_check(options: argparse.Namespace, voice: Voice) -> int:
     """Compare everything; 0 nothing to complain of, 1 findings, 2 a precondition that was asked for is missing."""
     if options.owner_root is not None and not options.owner_root.is_dir():
         raise Usage(options.program, "--owner-root is no folder")
-    with Run(Project.find(Path.cwd(), owner_root=options.owner_root)) as run:
+    with Run(project_here(options.owner_root)) as run:
         if not run.project.manifests:
             raise Refused(Reason.UNKNOWN_NAME, "there is no manifest to check", todo=run.project.first_step)
         checked = gate.check(run, options.names, base=options.base)

@@ -453,6 +453,16 @@ class TestClock:
         watched.lock("context", "--only", "lint", "--observed", "now")
         settled(watched)
 
+    @pytest.mark.parametrize("now", ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.5Z", "9999-12-28T00:00:00Z"])
+    def test_the_last_moments_that_there_are(self, watched: Team, now: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SDAQF_NOW", now)
+        assert watched.codes() == ["expired evidence/lint.txt"]
+        watched.lock("--observed", "now", "--dry-run")
+
+    def test_an_empty_fixed_clock_fixes_nothing(self, watched: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SDAQF_NOW", "")
+        assert watched.check()["fixed_clock"] is False
+
     def test_expires_soon(self, watched: Team, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SDAQF_NOW", "2026-01-30T00:00:00Z")
         assert watched.found()["severity"] == "warning"

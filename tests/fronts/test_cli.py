@@ -182,6 +182,9 @@ USAGE = {
     "an unknown clearance": "context render s.json c.json --output c.md --clearance secret",
     "an unknown schema": "schema context-novel",
     "a stage that is none": "build --until end",
+    "no value, where argparse makes a list of it": "check --base=--",
+    "no value in a list": "lock --only=--",
+    "no value of two parts": "check --output=--",
 }
 
 
@@ -525,3 +528,16 @@ class TestCandidate:
         assert sdaqf("context", "index", own["manifest"], *world(own), "--output", inside).code == 0
         ran = sdaqf("context", "index", own["manifest"], *world(own), "--output", own["new"], "--json")
         assert (ran.code, ran.value["reason"]) == (1, "candidate-mismatch")
+
+
+@pytest.mark.parametrize(
+    "command", ["build", "check", "diff --since HEAD", "doctor", "explain x", "gc", "init", "lock", "render x", "status"]
+)
+def test_a_working_directory_that_is_gone(command: str, sdaqf: Sdaqf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    ran = sdaqf(*command.split())
+    assert ran.code == 1
+    assert "the working directory is gone" in ran.err
