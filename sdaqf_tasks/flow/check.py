@@ -18,6 +18,7 @@ from sdaqf_tasks.disk.past import converted
 from sdaqf_tasks.errors import Finding, Reason, SdaqfError, Severity, Unreadable
 from sdaqf_tasks.flow import blocks, lock, mentions, stages
 from sdaqf_tasks.flow.base import EVERYTHING, Base
+from sdaqf_tasks.flow.drift import drifts
 from sdaqf_tasks.flow.lock import OWNER, lock_path
 from sdaqf_tasks.flow.project import Chain, ManifestFile
 from sdaqf_tasks.flow.run import Pass, Run
@@ -102,6 +103,8 @@ class _Checking:
         self._pins(asked, held, refusal)
         self._objects(manifest)
         for each in held:
+            for drift in drifts(self.run, each):
+                self.add(Finding.DRIFTED, each.pin.path, 1, drift.message, [manifest.name], part=drift.place)
             if each.pin.path.endswith((".md", ".markdown")) and each.pin.scope != OWNER and not each.error:
                 self.documents.setdefault(each.pin.path, set()).add(manifest.name)
 

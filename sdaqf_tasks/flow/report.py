@@ -57,7 +57,7 @@ def measures(summary: Summary) -> str:
     out = summary.sources - summary.taken
     private = f" · {summary.sensitivity}" if summary.sensitivity == "owner-private" else ""
     return (
-        f"{summary.taken} sources in, {out} out · {kib(used)} of {kib(summary.budget_bytes)} KiB: "
+        f"{summary.taken} source{'s' * (summary.taken != 1)} in, {out} out · {kib(used)} of {kib(summary.budget_bytes)} KiB: "
         f"text {kib(summary.text_bytes)}, records {kib(summary.record_bytes)}, relations {kib(summary.relation_bytes)} · "
         f"about {tokens(summary.text_bytes)} tokens · content {summary.content[:12]}{private}"
     )

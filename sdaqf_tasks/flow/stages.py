@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from sdaqf_tasks.context import chain as whole_chain
 from sdaqf_tasks.context.compact import compact
 from sdaqf_tasks.context.compile import compile as compile_manifest
-from sdaqf_tasks.context.document import document
+from sdaqf_tasks.context.document import cite, document
 from sdaqf_tasks.context.index import index
 from sdaqf_tasks.context.quality import quality
 from sdaqf_tasks.context.query import query
@@ -170,7 +170,11 @@ def _select(job: Job) -> Made:
     notes = (f"{cut} left out for the budget",) if cut else ()
     if equal:
         notes = (f"{equal} of {cut} left out rank equal; the id decided: name what matters (require, terms) or raise the budget",)
-    return _artifact(selection, notes)
+    nodes = {node.node_id: node for node in graph.content.nodes}
+    above = [nodes[e.node_id] for e in selection.content.excluded if e.reason == Reason.SENSITIVITY_CLEARANCE.value]
+    cleared = wanted.content.clearance.value
+    more = (f"{cite(node)} left out: it is {node.sensitivity.value}, and the query's clearance is {cleared}" for node in above)
+    return _artifact(selection, (*notes, *more))
 
 
 def _snapshot(job: Job) -> Made:

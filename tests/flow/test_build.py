@@ -10,7 +10,10 @@ import pytest
 
 from sdaqf_tasks.errors import Invalid, Malformed, Reason, Refused
 from sdaqf_tasks.flow import build, report, stages, status
+from sdaqf_tasks.flow.project import Project
+from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.stages import STAGES
+from tests import repositories
 from tests.flow.workshop import DEFAULT, MANIFEST, REVIEW, Workshop
 
 SECOND = MANIFEST.replace("  code: source src/*.py\n", "").replace("relationships:\n  - code implements specification\n", "")
@@ -448,3 +451,18 @@ class TestPlaces:
         shop.manifest(MANIFEST.replace("  default: {seeds: all}\n", ""))
         assert shop.words() == {"context.review": "made"}
         assert shop.words("context") == {"context.review": "up to date"}
+
+
+def test_what_is_above_the_clearance_is_said_to_be_left_out(tmp_path: Path) -> None:
+    """A source that the query may not tell is no surprise: the build names it, and what it would take."""
+    top, owner = tmp_path / "p", tmp_path / "owner"
+    owner.mkdir()
+    (owner / "note.md").write_text("between us\n")
+    manifest = "sdaqf: 1\nspecification: README.md\nsources:\n  note: {path: note.md, root: owner, kind: decision}\n"
+    repositories.make(top, {"README.md": "# It\n", "manifests/context.yaml": manifest})
+    run = Run(Project(top, owner_root=owner))
+    try:
+        (result,) = build.build(run)
+    finally:
+        run.close()
+    assert "owner:note.md:1-1 left out: it is owner-private, and the query's clearance is repository-private" in result.notes

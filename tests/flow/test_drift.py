@@ -1,0 +1,61 @@
+"""A published abstraction names its evidence; where that reads differently, the gate says so (ABSTRACTIONS 1.4)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.flow.reviewing import FILES, MANIFEST, Team
+
+A, B = "src/a.py", "src/b.py"
+TEXTS = {A: "def a() -> int:\n    return 1\n", B: "# b\ndef b() -> int:\n    return 2\n"}
+
+
+def record(texts: Mapping[str, str] = TEXTS) -> str:
+    def example(path: str, first: int, last: int) -> dict[str, object]:
+        text = "".join(texts[path].splitlines(keepends=True)[first - 1 : last])
+        return {"path": path, "line_start": first, "line_end": last, "text_sha256": hashlib.sha256(text.encode()).hexdigest().upper()}
+
+    return json.dumps({"record": {"threshold": 2, "sources": [example(A, 1, 2), example(B, 2, 3)]}, "shard": "project:default"})
+
+
+MEMORY = MANIFEST + "  memory: {glob: abstractions/*.json, kind: finding, pin: true}\n"
+
+
+@pytest.fixture
+def team(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Team:
+    return Team(tmp_path, capsys, {**FILES, **TEXTS, "abstractions/guard.json": record(), "manifests/context.yaml": MEMORY})
+
+
+def drifted(team: Team) -> list[tuple[str, str, str]]:
+    return [(found["path"], found["severity"], found["message"]) for found in team.check()["findings"] if found["code"] == "drifted"]
+
+
+def test_an_example_that_stands_anywhere_in_its_file_has_not_drifted(team: Team) -> None:
+    assert drifted(team) == []
+    team.write(A, "import os\n\n" + TEXTS[A])
+    assert drifted(team) == []
+
+
+def test_an_example_that_reads_differently_is_told_with_its_commit_and_with_how_many_still_agree(team: Team) -> None:
+    team.write(B, TEXTS[B].replace("2", "3"))
+    commit = team.commit("b is three")
+    message = f"src/b.py:2-3 reads differently since {commit[:7]}; 1 of 2 examples still agree (2 needed)"
+    assert drifted(team) == [("abstractions/guard.json", "warning", message)]
+
+
+def test_a_file_that_is_gone_has_drifted(team: Team) -> None:
+    (team.path / B).unlink()
+    assert [message for _, _, message in drifted(team)] == ["src/b.py:2-3 reads differently; 1 of 2 examples still agree (2 needed)"]
+
+
+def test_what_settles_it_leaves_nothing_to_find(team: Team) -> None:
+    team.write(B, TEXTS[B].replace("2", "3"))
+    assert len(drifted(team)) == 1
+    team.write("abstractions/guard.json", record(TEXTS | {B: TEXTS[B].replace("2", "3")}))
+    team.lock()
+    assert drifted(team) == []
