@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 from sdaqf_tasks.errors import SdaqfError
+from sdaqf_tasks.flow.project import SETTINGS_BYTES, read_settings
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.stories import part
 from sdaqf_tasks.formats import lockfile
@@ -48,6 +50,16 @@ class Base(NamedTuple):
             except SdaqfError as error:
                 unreadable[path] = error.message
         return cls(run, commit, locks, unreadable)
+
+    def policy(self) -> Mapping[str, str]:
+        """How findings weighed at the merge base: a change cannot turn off its own gate. As usual where that cannot be read."""
+        if self.run is None:
+            return {}
+        repository, commit = self.run.repository, self.commit
+        try:
+            return read_settings(lambda name: repository.blobs([f"{commit}:{name}"], SETTINGS_BYTES)[0]).policy
+        except SdaqfError:
+            return {}
 
     def pinned(self, path: str, pin: Pin, now: str) -> str:
         """The digest that the lock at `path` had for a pin, or any other lock where that one is new; empty for none.

@@ -281,7 +281,7 @@ class _Checking:
 
     def result(self, manifests: Sequence[ManifestFile]) -> Checked:
         return Checked(
-            findings=self.found.judged(self.run.project.settings.policy),
+            findings=self.found.judged(self.base.policy() if self.base.run else self.run.project.settings.policy),
             pinned=len(self.pinned),
             as_reviewed=sum(self.pinned.values()),
             following=len(self.following),

@@ -86,15 +86,7 @@ class Project:
     @cached_property
     def settings(self) -> Settings:
         """Raises `Malformed` or `Invalid` at the file and key that cannot be meant."""
-        own = self._toml("sdaqf.toml")
-        tool = (self._toml("pyproject.toml") or {}).get("tool", {})
-        shared = tool.get("sdaqf") if isinstance(tool, dict) else None
-        if own is not None and shared is not None:
-            raise Invalid(
-                Reason.SETTINGS_INVALID, "both sdaqf.toml and [tool.sdaqf] in pyproject.toml hold settings", todo="Keep one of them."
-            )
-        name = "sdaqf.toml" if own is not None else "pyproject.toml [tool.sdaqf]"
-        return _settings(own if own is not None else shared or {}, name)
+        return read_settings(self._settings_file)
 
     @cached_property
     def root(self) -> Root:
@@ -191,22 +183,39 @@ class Project:
         except SdaqfError:
             return b""
 
-    def _toml(self, name: str) -> dict[str, Any] | None:
+    def _settings_file(self, name: str) -> bytes | None:
         try:
-            data = self.root.read(name, SETTINGS_BYTES)
+            return self.root.read(name, SETTINGS_BYTES)
         except Unreadable as error:
             if os.path.lexists(self.top / name):
                 raise Malformed(Reason.MALFORMED_TOML, f"cannot be read: {error.message}", at=name) from None
             return None
-        if _has_deep_key(data):
-            raise Malformed(Reason.MALFORMED_TOML, f"a key has more than {KEY_PARTS} parts", at=name)
-        try:
-            return tomllib.loads(data.decode("utf-8"))
-        except (ValueError, RecursionError) as error:  # also integers that are too long for Python
-            message = str(error)[:200]
-            place = re.search(r" \(at line (\d+), column (\d+)\)$", message)
-            at = f"{name}:{place[1]}:{place[2]}" if place else name
-            raise Malformed(Reason.MALFORMED_TOML, message[: place.start()] if place else message, at=at) from None
+
+
+def read_settings(read: Callable[[str], bytes | None]) -> Settings:
+    """The settings in the files that `read` gives by name. Raises `Malformed` or `Invalid` at file and key."""
+    own = _toml("sdaqf.toml", read("sdaqf.toml"))
+    tool = (_toml("pyproject.toml", read("pyproject.toml")) or {}).get("tool", {})
+    shared = tool.get("sdaqf") if isinstance(tool, dict) else None
+    if own is not None and shared is not None:
+        message = "both sdaqf.toml and [tool.sdaqf] in pyproject.toml hold settings"
+        raise Invalid(Reason.SETTINGS_INVALID, message, todo="Keep one of them.")
+    name = "sdaqf.toml" if own is not None else "pyproject.toml [tool.sdaqf]"
+    return _settings(own if own is not None else shared or {}, name)
+
+
+def _toml(name: str, data: bytes | None) -> dict[str, Any] | None:
+    if data is None:
+        return None
+    if _has_deep_key(data):
+        raise Malformed(Reason.MALFORMED_TOML, f"a key has more than {KEY_PARTS} parts", at=name)
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # also integers that are too long for Python
+        message = str(error)[:200]
+        place = re.search(r" \(at line (\d+), column (\d+)\)$", message)
+        at = f"{name}:{place[1]}:{place[2]}" if place else name
+        raise Malformed(Reason.MALFORMED_TOML, message[: place.start()] if place else message, at=at) from None
 
 
 def _has_deep_key(data: bytes) -> bool:

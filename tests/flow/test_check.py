@@ -927,3 +927,16 @@ def test_the_whole_story(team: Team, tmp_path: Path) -> None:
     team.edit("src/a.py", "2", "3")
     assert team.sdaqf("check").code == 0, "editing code touches no lock"
     assert FILES[RETRIES] != team.read(RETRIES)
+
+
+def test_a_change_cannot_turn_off_its_own_gate(team: Team) -> None:
+    """With a base, findings weigh as the policy of the merge base has it; a new policy counts once it is merged."""
+    team.git("checkout", "-q", "-b", "change")
+    team.edit(RETRIES, "three", "five")
+    team.write("sdaqf.toml", '[policy]\nchanged = "off"\nre-pinned = "off"\n')
+    team.commit("five, and nobody is told")
+    assert team.sdaqf("check").code == 0
+    assert team.sdaqf("check", "--base", "main").code == 1
+    team.lock()
+    team.commit("pinned")
+    assert f"re-pinned {RETRIES}" in team.codes("--base", "main")
