@@ -114,7 +114,7 @@ class Reason(enum.Enum):
 
     # Places to write
     OUTPUT_EXISTS = ("output-exists", "The output is there already.", "Choose another name; nothing is overwritten.")
-    OUTPUT_INVALID = ("output-invalid", "The output cannot be written there.", "Give a .json file in an existing folder that is not a link.", 400)
+    OUTPUT_INVALID = ("output-invalid", "The output cannot be written there.", "Name a file in an existing folder that is not a link.", 400)
     WRITE_FAILED = ("write-failed", "The system refused to write.", "See to space and permissions, then run again.", 500)
     LOCKED = ("locked", "Another run holds the project.", "Wait for it, or raise --wait.")
     OBJECT_DAMAGED = ("tampered", "A stored object is not what its name says.", "Run `sdaqf build`: it is made again.", 500)
