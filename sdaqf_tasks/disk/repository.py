@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -144,6 +144,11 @@ class Repository:
         """
         self._git.refresh()
         return self._git.history(*arguments, limit=limit)
+
+    @property
+    def looks(self) -> Mapping[str, object]:
+        """How every entry looked when it was last hashed, by name."""
+        return {entry.name: mark for entry, mark in zip(self._last.entries, self._last.marks, strict=True)} if self._last else {}
 
     def blobs(self, names: Sequence[str], limit: int) -> list[bytes | None]:
         """The content of each blob, named by id or as COMMIT:PATH; None where it is none, or larger than `limit` bytes."""

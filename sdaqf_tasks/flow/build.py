@@ -5,7 +5,7 @@ A refused manifest does not stop the others. A tree that moves while it is read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -150,22 +150,22 @@ def clock_notes(run: Run, chain: Chain) -> Iterator[str]:
 
 def attempt(run: Run, chain: Chain, wanted: Sequence[Stage]) -> list[Outcome]:
     """Run stages in order. Where the tree moved meanwhile, say what moved, and begin once more with all that is above them."""
-    before, began_ns, told = run.tree, run.began_ns, run.candidate
+    before, looks, told = run.tree, run.looks, run.candidate
     try:
         return [stages.run_stage(run, stage, chain) for stage in wanted]
     except SdaqfError as error:
         if not _is_moved(run, error, told):
             raise
-    run.report(f"the tree moved while it was read: {_named(run, before, began_ns)}; once more")
+    run.report(f"the tree moved while it was read: {_named(run, before, looks)}; once more")
     stages.observe(run)
-    before, began_ns, told = run.tree, run.began_ns, run.candidate
+    before, looks, told = run.tree, run.looks, run.candidate
     above = [stage for stage in STAGES if any(stage in stages.up_to(each) for each in wanted)]
     try:
         outcomes = [stages.run_stage(run, stage, chain) for stage in above]
     except SdaqfError as error:
         if not _is_moved(run, error, told):
             raise
-        raise Refused(Reason.CANDIDATE_MOVED, f"the tree moved twice while it was read: {_named(run, before, began_ns)}") from None
+        raise Refused(Reason.CANDIDATE_MOVED, f"the tree moved twice while it was read: {_named(run, before, looks)}") from None
     return [outcome for outcome in outcomes if BY_NAME[outcome.stage] in wanted]
 
 
@@ -177,8 +177,8 @@ def _is_moved(run: Run, error: SdaqfError, told: str) -> bool:
     return run.candidate != told or error.reason in (Reason.CANDIDATE_MOVED, Reason.CANDIDATE_MISMATCH)
 
 
-def _named(run: Run, before: Tree, began_ns: int) -> str:
-    names = [ascii(name)[1:-1] for name in stages.moved(run, before, began_ns)]
+def _named(run: Run, before: Tree, looks: Mapping[str, object]) -> str:
+    names = [ascii(name)[1:-1] for name in stages.moved(run, looks)]
     if not names:
         return "HEAD" if before.git_head != run.tree.git_head else "files that are back as they were, or outside it"
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

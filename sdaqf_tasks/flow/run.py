@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -32,7 +31,6 @@ class Run:
             if self.owner:
                 self.owner.close()
             raise
-        self.began_ns = 0
         self._tree: Tree | None = None
         self._parsed: dict[str, Artifact[Any]] = {}
         self._readings: dict[str, Reading] = {}
@@ -55,11 +53,15 @@ class Run:
         return self._tree or self.observe()
 
     def observe(self) -> Tree:
-        """Look at the tree; `began_ns` is when that began."""
+        """Look at the tree."""
         with self._looking:
-            self.began_ns = time.time_ns()
             self._tree = self.repository.observe()
             return self._tree
+
+    @property
+    def looks(self) -> Mapping[str, object]:
+        """How every entry looked when the tree was last observed: equal looks tell that nothing was written between."""
+        return self.repository.looks
 
     def forget(self) -> None:
         """Read the YAML anew: it may have moved with the tree."""

@@ -7,7 +7,6 @@ The same table feeds doit, `sdaqf build` and the command line. `judge` alone say
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -438,18 +437,7 @@ def is_skipped(run: Run, declaration: Declaration) -> bool:
     return declaration.has_owner_sources and run.owner is None
 
 
-def moved(run: Run, since: Tree, began_ns: int) -> list[str]:
-    """The names that differ between a tree and the one that was observed last, or were written since the first was looked at.
-
-    A file's ctime tells a write, whatever was done to its mtime; the clock of file systems may lag by its tick.
-    """
-    now = run.tree
-    names = {*since.files, *since.links} ^ {*now.files, *now.links}
-    for name in (*now.files, *now.links):
-        with suppress(OSError):
-            if os.lstat(run.project.top / name).st_ctime_ns >= began_ns - TICK_NS:
-                names.add(name)
-    return sorted(names)
-
-
-TICK_NS = 10_000_000
+def moved(run: Run, before: Mapping[str, object]) -> list[str]:
+    """The names that look otherwise than `before` (`Run.looks`): written, added or removed since, whatever was done to mtime."""
+    now = run.looks
+    return sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
