@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,13 @@ from hypothesis import HealthCheck, settings
 # No law of ours is about time: a slow machine fails no property.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI")))
 settings.load_profile("unhurried")
+
+
+# A runner in the background may ignore what ends a program, and children would inherit that.
+for _number, _action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL), (signal.SIGTERM, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        with contextlib.suppress(ValueError):  # not the main thread
+            signal.signal(_number, _action)
 
 
 @pytest.fixture(autouse=True)
