@@ -67,12 +67,12 @@ def load(data: bytes, limit: int = ARTIFACT_BYTES) -> Any:
     return value
 
 
-def encode(value: Any, *, of_records: bool = False) -> bytes:
+def encode(value: Any, *, of_records: bool = False, bounded: bool = True) -> bytes:
     """The canonical bytes `C(value)`: ASCII, keys ascending, no white space.
 
     `of_records` says that every member has been held against a contract narrower than the bounds here; a record itself
-    always has. Raises `Malformed` where the value is over the bounds of FORMAT 1.1 (6), has a key outside ASCII, a lone
-    surrogate, or a number that is no integer.
+    always has. `bounded=False` leaves the number of values to a caller with bounds of its own. Raises `Malformed` where the
+    value is over the bounds of FORMAT 1.1 (6), has a key outside ASCII, a lone surrogate, or a number that is no integer.
     """
     of_records = of_records or isinstance(value, msgspec.Struct)
     if not of_records:
@@ -83,7 +83,7 @@ def encode(value: Any, *, of_records: bool = False) -> bytes:
         return _dump(value)
     except UnicodeEncodeError:
         raise Malformed(Reason.MALFORMED_JSON, "a lone surrogate") from None
-    if of_records and len(data) > VALUES:  # a value takes a byte at least
+    if bounded and of_records and len(data) > VALUES:  # a value takes a byte at least
         _check(msgspec.to_builtins(value))
     # msgspec leaves U+007F and everything beyond ASCII as it is.
     return data if data.isascii() and b"\x7f" not in data else _dump(msgspec.to_builtins(value))

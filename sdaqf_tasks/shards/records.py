@@ -114,6 +114,7 @@ FLOORS = {Tier.PATTERN: (560, 560), Tier.CONVENTION: (620, 630), Tier.LOGIC: (69
 """Quality and confidence that a record needs to be ready for promotion (2.3)."""
 
 _HEX = "[0-9A-F]{64}"
+OBJECT_ID = re.compile(f"SHARD-[A-Z]+-{_HEX}")
 
 
 def _object(kind: str) -> Meta:
@@ -128,6 +129,8 @@ Resonance = Annotated[int, Meta(ge=0, le=WHOLE)]
 StateId = Annotated[str, _object("STATE")]
 CatalogId = Annotated[str, _object("CATALOG")]
 BucketId = Annotated[str, _object("BUCKET")]
+RecordId = Annotated[str, _object("RECORD")]
+DecisionId = Annotated[str, _object("DECISION")]
 StagedId = Annotated[str, _object("STAGED")]
 EventId = Annotated[str, _object("EVENT")]
 AnyId = Annotated[str, Meta(pattern=f"^SHARD-[A-Z]+-{_HEX}{END}")]
@@ -270,19 +273,22 @@ class Catalog(Object, frozen=True, kw_only=True):
     """The live records, a bucket by the first byte of SHA-256 of their concept; reuse decisions; the highest version a lineage."""
 
     records: dict[Annotated[str, Meta(pattern=f"^[0-9a-f]{{2}}{END}")], BucketId]
-    decisions: dict[Concept, Decision]
+    decisions: dict[Concept, DecisionId]
     lineages: dict[Lineage, Positive]
 
 
 Bucket = dict[Concept, Abstraction]
-"""Some of the live records, by concept. An object of its own, and the only one that is no record."""
+"""Some of the live records, by concept: they stand in it, so that all live records are at most 256 files.
+
+An object of its own, and the only one that is no record.
+"""
 
 
 class Staged(Object, frozen=True, kw_only=True):
     """What a session has made and not committed: records, decisions (null withdraws one), patch candidates."""
 
-    records: dict[Concept, Abstraction] = {}
-    decisions: dict[Concept, Decision | None] = {}
+    records: dict[Concept, RecordId] = {}
+    decisions: dict[Concept, DecisionId | None] = {}
     patches: dict[Concept, str] = {}
 
 
@@ -338,7 +344,7 @@ _NAMES = {kind: name for name, kind in TYPES.items() if name != "BUCKET"}
 
 def sealed(value: Object | Bucket) -> tuple[str, bytes]:
     """The id of an object, and its canonical bytes."""
-    data = canonical.encode(value, of_records=True)
+    data = canonical.encode(value, of_records=True, bounded=False)
     return f"SHARD-{_NAMES.get(type(value), 'BUCKET')}-{canonical.digest(data)}", data
 
 
@@ -458,6 +464,6 @@ def decode(object_id: str, data: bytes) -> Any:
         found = msgspec.json.decode(data, type=TYPES[name])
     except msgspec.MsgspecError as error:
         raise damaged(f"the object {object_id[:24]}… is none of its type") from error
-    if canonical.encode(found, of_records=True) != data:
+    if canonical.encode(found, of_records=True, bounded=False) != data:
         raise damaged(f"the object {object_id[:24]}… is not in its canonical form")
     return found

@@ -1,0 +1,173 @@
+"""This module joins a shard with the world around it: the repository's files, the other shards, the lock (ABSTRACTIONS 1 and 3 to 6).
+
+Every front changes a shard through `Workbench.run` and in no other way: so they refuse alike, and alike they hold the lock
+from the reading of HEAD to its replacing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sdaqf_tasks.disk.shard_store import ShardStore
+from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable
+from sdaqf_tasks.flow.project import Project
+from sdaqf_tasks.formats import canonical
+from sdaqf_tasks.formats.records import Node, RootScope
+from sdaqf_tasks.shards import session
+from sdaqf_tasks.shards.commands import Command, Distil, Import, Merge, Reuse
+from sdaqf_tasks.shards.desk import Desk
+from sdaqf_tasks.shards.distill import Example, Region, cut, merged, parse_region
+from sdaqf_tasks.shards.operations import Foreign, Given
+from sdaqf_tasks.shards.records import CORE, EXAMPLES, SOURCE_FILE_BYTES, Front, Shard, decode, shard
+
+
+def mounted(project: Project, named: str | None) -> Shard:
+    """The shard that a command runs with (SH-3): the one named, else `SDAQF_SHARD`, else the settings' one."""
+    return shard(named or os.environ.get("SDAQF_SHARD") or project.settings.shard)
+
+
+class Expected(NamedTuple):
+    """What whoever sends a command believes: the active session, the present state (SH-8)."""
+
+    session: str | None = None
+    state: str | None = None
+
+
+class _Pending:
+    """The objects of a shard with those that are about to be written."""
+
+    def __init__(self, store: ShardStore) -> None:
+        self._store = store
+        self.new: dict[str, bytes] = {}
+
+    def get(self, object_id: str) -> Any:
+        return decode(object_id, self.new[object_id]) if object_id in self.new else self._store.get(object_id)
+
+    def size(self, object_id: str) -> int:
+        return len(self.new[object_id]) if object_id in self.new else self._store.size(object_id)
+
+
+class Workbench:
+    """One mounted shard of a project, as one front uses it."""
+
+    def __init__(self, project: Project, which: Shard, front: Front, *, wait: float = 60, report: Callable[[str], object] = print) -> None:
+        self.project, self.shard, self.front, self._wait, self._report = project, which, front, wait, report
+        self.store = ShardStore(project.top, project.settings.shards, which)
+
+    def create(self) -> dict[str, Any]:
+        """Make the shard (SH-5). Raises `Conflict`: SHARD_EXISTS."""
+        move = session.born(self.shard, self.front)
+        self.store.create(move.state_id, move.objects)
+        return self.answer(self.desk(), "init", {})
+
+    def desk(self) -> Desk:
+        """The present state, to look at."""
+        return Desk(self.store.head(), self.store)
+
+    def run(self, lines: Sequence[str], *, expected: Expected = Expected(), files: Mapping[str, str] = {}) -> list[dict[str, Any]]:  # noqa: B008
+        """Run commands and control words, all or none, while the shard is held (SH-6, SH-8). One answer a line.
+
+        `files` are the texts that an import names. Raises `SdaqfError`; then the shard is as it was.
+        """
+        with self.store.lock(self._wait, lambda: self._report("waiting for another run")):
+            pending, answers = _Pending(self.store), []
+            desk = Desk(self.store.head(), pending)
+            _verify_expected(desk, expected)
+            for line in lines:
+                command = session.admit(desk.state, line, self.front)
+                move = session.advance(desk, command, self.front, self._given(command, files))
+                pending.new.update(move.objects)
+                desk = Desk(move.state_id, pending)
+                answers.append(self.answer(desk, str(command), move.answer))
+            if answers:
+                self.store.advance(desk.state_id, pending.new)
+            return answers
+
+    def answer(self, desk: Desk, command: str, told: Mapping[str, Any]) -> dict[str, Any]:
+        """What every front tells of a command that was done (section 9)."""
+        return {"status": "ok", "command": command, **told, **where(desk)}
+
+    # ---- what comes from outside
+
+    def _given(self, command: Command, files: Mapping[str, str]) -> Given:
+        if isinstance(command, Distil):
+            return Given(examples=self._examples(command.specs))
+        if isinstance(command, Reuse) and command.choice is not None:
+            return Given(foreign=self.foreign(CORE, command.source))
+        if isinstance(command, Merge) and command.shard != self.shard:
+            return Given(foreign=self.foreign(command.shard, command.source))
+        return Given(files=files) if isinstance(command, Import) else Given()
+
+    def foreign(self, which: Shard, name: str) -> Foreign | None:
+        """A live record of another shard; its objects never change, so its lock is not needed."""
+        store = ShardStore(self.project.top, self.project.settings.shards, which)
+        try:
+            desk = Desk(store.head(), store)
+        except Refused:
+            return None
+        return Foreign(which, desk.state_id, desk.live(name))
+
+    def _examples(self, specs: Sequence[str]) -> tuple[Example, ...]:
+        """The examples that the specs name, in the order of their files and lines; regions that touch are one (section 3)."""
+        named = [(spec, region) for spec in specs for region in self._regions(spec)]
+        whole = merged(region for _, region in named)
+        if len(whole) > EXAMPLES:
+            raise Refused(Reason.TOO_MANY_EXAMPLES, f"the sources give {len(whole)} examples; a record has at most {EXAMPLES}")
+        data = {region.path: self.source(region.path) for region in whole}
+        digests = {path: canonical.digest(found) for path, found in data.items()}
+        spec_of = {each: next(spec for spec, part in named if _inside(part, each)) for each in whole}
+        return tuple(cut(spec_of[each], each, data[each.path], digests[each.path]) for each in whole)
+
+    def source(self, path: str) -> bytes:
+        """A file of the repository, confined to it, never through a link."""
+        try:
+            return self.project.root.read(path, SOURCE_FILE_BYTES)
+        except Unreadable as error:
+            there = os.path.lexists(self.project.top / path)
+            reason = Reason.SOURCE_FILE_TOO_LARGE if error.reason is Reason.SOURCE_BYTE_LIMIT else Reason.SOURCE_UNREADABLE
+            raise Refused(reason if there else Reason.SOURCE_NOT_FOUND, f"{path}: {error.message}") from None
+
+    def _regions(self, spec: str) -> tuple[Region, ...]:
+        if spec.startswith("intel:last_result"):
+            raise Refused(Reason.INTEL_RESULT_MISSING, "there is no last result of code intelligence")
+        if spec.startswith("node:"):
+            return (self._node(spec.removeprefix("node:")),)
+        return (parse_region(spec),)
+
+    def _node(self, node_id: str) -> Region:
+        """Where the node of a built Snapshot stands, if its file is still the one that was observed."""
+        from sdaqf_tasks.formats.artifacts import parse
+
+        store = self.project.store
+        for held in sorted({held for held in store.references() if held.startswith("CTX-SNAPSHOT-")}):
+            try:
+                nodes: Sequence[Node] = parse(store.get(held)).content.nodes
+            except SdaqfError:
+                continue
+            for node in nodes:
+                if node.node_id == node_id and node.locator.root_scope is RootScope.REPOSITORY:
+                    if canonical.digest(self.source(node.locator.path)) != node.locator.sha256:
+                        raise Refused(Reason.SOURCE_UNREADABLE, f"{node.locator.path} is not the file that the node was read from")
+                    return Region(node.locator.path, node.locator.line_start, node.locator.line_end)
+        raise Refused(Reason.SOURCE_NOT_FOUND, "no built Snapshot has that node", todo="sdaqf build")
+
+
+def where(desk: Desk) -> dict[str, Any]:
+    """Which shard, in which state."""
+    state = desk.state
+    snapshots = {"scratchActive": state.session is not None, "committed": state.committed, "snapshot": state.saved is not None}
+    named = {"kind": state.shard.kind.value, "id": state.shard.id}
+    return {"shard": named, "state": desk.state_id, "session": state.session, "revision": state.revision, "snapshots": snapshots}
+
+
+def _verify_expected(desk: Desk, expected: Expected) -> None:
+    if expected.state is not None and expected.state != desk.state_id:
+        raise Refused(Reason.STATE_CHANGED, f"{desk.shard} is in another state than the one that was named")
+    if expected.session is not None and expected.session != desk.state.session:
+        raise Refused(Reason.SESSION_CHANGED, f"{desk.shard} has another session than the one that was named, or none")
+
+
+def _inside(part: Region, whole: Region) -> bool:
+    return part.path == whole.path and whole.first <= part.first and part.last <= whole.last

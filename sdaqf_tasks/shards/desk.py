@@ -1,0 +1,169 @@
+"""This module reads one state of a shard: what is live, what is staged, and what both together give.
+
+Nothing here opens a file: objects come from whoever calls, by id, and are read when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from sdaqf_tasks.errors import Reason, Refused
+from sdaqf_tasks.shards.records import (
+    CATALOG_BYTES,
+    CATALOG_RECORDS,
+    PARENTS,
+    Abstraction,
+    Bucket,
+    Catalog,
+    Decision,
+    Event,
+    Shard,
+    Staged,
+    State,
+    bucket_of,
+    sealed,
+)
+
+
+class Objects(Protocol):
+    """The objects of a shard. Raises `Unreadable` or `Invalid` where one is missing or damaged; never gives an empty one."""
+
+    def get(self, object_id: str) -> Any: ...
+
+    def size(self, object_id: str) -> int:
+        """Bytes of the object's canonical form."""
+        ...
+
+
+class Desk:
+    """A state, and what it points to."""
+
+    def __init__(self, state_id: str, objects: Objects) -> None:
+        self.state_id, self.objects = state_id, objects
+        self.state: State = objects.get(state_id)
+
+    @property
+    def shard(self) -> Shard:
+        return self.state.shard
+
+    @cached_property
+    def event(self) -> Event:
+        event: Event = self.objects.get(self.state.event)
+        return event
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        catalog: Catalog = self.objects.get(self.state.live)
+        return catalog
+
+    @cached_property
+    def staged(self) -> Staged:
+        """What is staged; nothing without a session."""
+        return self.objects.get(self.state.staged) if self.state.staged else Staged()
+
+    def chain(self) -> Iterator[Desk]:
+        """This state and those before it, newest first."""
+        desk = self
+        while True:
+            yield desk
+            if desk.state.previous is None:
+                return
+            desk = Desk(desk.state.previous, self.objects)
+
+    # ---- records
+
+    def bucket(self, digits: str) -> Bucket:
+        return self.objects.get(self.catalog.records[digits]) if digits in self.catalog.records else {}
+
+    def live(self, concept: str) -> Abstraction | None:
+        return self.bucket(bucket_of(concept)).get(concept)
+
+    @cached_property
+    def all_live(self) -> Mapping[str, Abstraction]:
+        """Every live record, by concept, ascending."""
+        found = {concept: record for digits in self.catalog.records for concept, record in self.bucket(digits).items()}
+        return dict(sorted(found.items()))
+
+    def staged_record(self, concept: str) -> Abstraction | None:
+        held = self.staged.records.get(concept)
+        return self.objects.get(held) if held else None
+
+    def record(self, concept: str) -> Abstraction | None:
+        """The staged record, else the live one."""
+        return self.staged_record(concept) or self.live(concept)
+
+    def decision(self, concept: str) -> Decision | None:
+        """The decision about a record of core, as it will be when what is staged is committed."""
+        held = {**self.catalog.decisions, **self.staged.decisions}.get(concept)
+        return self.objects.get(held) if held else None
+
+    @cached_property
+    def decisions(self) -> Mapping[str, Decision]:
+        """The live decisions, by concept of core."""
+        return {concept: self.objects.get(held) for concept, held in sorted(self.catalog.decisions.items())}
+
+    # ---- what may be staged
+
+    def without(self, concept: str) -> Desk:
+        """The same desk, had this record not been staged."""
+        rest = {name: held for name, held in self.staged.records.items() if name != concept}
+        other = Desk(self.state_id, self.objects)
+        other.__dict__["staged"] = replace(self.staged, records=rest)
+        return other
+
+    def verify_chains(self, concepts: Iterable[str]) -> None:
+        """Raise `Refused`, as below, unless the chains of parents above these records hold."""
+        for concept in concepts:
+            if record := self.record(concept):
+                self._verify_chain(record, {})
+
+    def verify_parents(self, changed: Mapping[str, Abstraction]) -> None:
+        """Raise `Refused` unless every chain of parents that the change touches holds, judged with what is staged.
+
+        PARENT_NOT_FOUND, PARENT_CYCLE, PARENT_CHAIN_TOO_LONG (more than four levels).
+        """
+        moved = False
+        for concept, record in changed.items():
+            before = self.record(concept)
+            if before is None or before.parent != record.parent:
+                self._verify_chain(record, changed)
+                moved = moved or before is not None
+        if moved:  # then chains that lead through the changed record have another length
+            for concept in sorted({*self.all_live, *self.staged.records} - {*changed}):
+                if other := self.record(concept):
+                    self._verify_chain(other, changed)
+
+    def _verify_chain(self, record: Abstraction, changed: Mapping[str, Abstraction]) -> None:
+        seen, parent = [record.concept_id], record.parent
+        while parent:
+            if parent in seen:
+                raise Refused(Reason.PARENT_CYCLE, f"the parents of {record.concept_id} lead back: {' → '.join((*seen, parent))}")
+            above = changed.get(parent) or self.record(parent)
+            if above is None:
+                raise Refused(Reason.PARENT_NOT_FOUND, f"{parent}, the parent of {seen[-1]}, is neither live nor staged")
+            seen.append(parent)
+            if len(seen) > PARENTS + 1:
+                raise Refused(Reason.PARENT_CHAIN_TOO_LONG, f"{' → '.join(seen)} are more than {PARENTS} levels")
+            parent = above.parent
+
+    def verify_room(self, changed: Mapping[str, Abstraction]) -> None:
+        """Raise `Refused` where live and staged and changed records together are too many or too large: CATALOG_FULL, CATALOG_TOO_LARGE."""
+        touched = {concept: held for concept, held in self.staged.records.items() if concept not in changed}
+        digits = {bucket_of(concept) for concept in (*touched, *changed)}
+        live = {concept: record for each in digits for concept, record in self.bucket(each).items()}
+        replaced = sum(_bytes(live[concept]) for concept in (*touched, *changed) if concept in live)
+        added = sum(map(self.objects.size, touched.values())) + sum(map(_bytes, changed.values()))
+        total = sum(map(self.objects.size, self.catalog.records.values())) - replaced + added
+        if total > CATALOG_BYTES:
+            raise Refused(Reason.CATALOG_TOO_LARGE, f"the records would take {total} bytes; at most {CATALOG_BYTES} are kept")
+        count = len(self.catalog.lineages) + sum(concept not in live for concept in (*touched, *changed))
+        if count > CATALOG_RECORDS:
+            raise Refused(Reason.CATALOG_FULL, f"there would be {count} records; a shard holds at most {CATALOG_RECORDS}")
+
+
+def _bytes(record: Abstraction) -> int:
+    return len(sealed(record)[1])
