@@ -51,14 +51,17 @@ def _record(held: Held) -> Mapping[str, Any]:
     return record if isinstance(record, dict) and isinstance(record.get("sources"), list) else {}
 
 
-def _stands(example: Mapping[str, Any], data: bytes | None) -> bool:
-    """Whether the example's lines stand anywhere in the file."""
-    first, last, digest = example.get("line_start"), example.get("line_end"), example.get("text_sha256")
+def stands(first: Any, last: Any, digest: Any, data: bytes | None) -> bool:
+    """Whether a text of so many lines with that digest stands anywhere in the file."""
     if data is None or not isinstance(first, int) or not isinstance(last, int) or not isinstance(digest, str):
         return False
     rows, length = lines(data.decode("utf-8", "replace")), last - first + 1
     texts = ("".join(rows[start : start + length]) for start in range(len(rows) - length + 1))
     return 0 < length <= 96 and any(canonical.digest(text.encode("utf-8")) == digest.upper() for text in texts)
+
+
+def _stands(example: Mapping[str, Any], data: bytes | None) -> bool:
+    return stands(example.get("line_start"), example.get("line_end"), example.get("text_sha256"), data)
 
 
 def _since(run: Run, example: Mapping[str, Any]) -> str:

@@ -1,0 +1,220 @@
+"""This module says what is in a shard, as JSON that every front tells alike (ABSTRACTIONS 1.2, 7 and 9). It only reads."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from sdaqf_tasks.disk.shard_store import shards_there
+from sdaqf_tasks.errors import Reason, Refused, SdaqfError
+from sdaqf_tasks.flow.drift import stands
+from sdaqf_tasks.flow.project import Project
+from sdaqf_tasks.flow.shards import Workbench, where
+from sdaqf_tasks.formats import canonical
+from sdaqf_tasks.shards import replay
+from sdaqf_tasks.shards.desk import Desk
+from sdaqf_tasks.shards.lookup import Query, lookup
+from sdaqf_tasks.shards.records import CORE, Abstraction, Front, Kind, Operation, Source, Text, Trust
+from sdaqf_tasks.world import lines
+
+View = dict[str, Any]
+
+
+def listing(project: Project) -> list[str]:
+    """The shards that were created."""
+    return [str(which) for which in shards_there(project.top, project.settings.shards)]
+
+
+def status(bench: Workbench) -> View:
+    """Which shard in which state, and what is staged."""
+    desk = bench.desk()
+    staged = {"records": sorted(desk.staged.records), "decisions": sorted(desk.staged.decisions)}
+    exploratory = sum(record.trust_class is Trust.EXPLORATORY for record in _staged(desk))
+    return {**where(desk), "records": len(desk.catalog.lineages), "staged": staged, "exploratory": exploratory}
+
+
+def records(bench: Workbench) -> View:
+    """The live records in brief, by concept, and the decisions about core's."""
+    desk = bench.desk()
+    keys = ("concept_id", "tier", "category", "trust_class", "decay_state", "lineage_version", "statement", "promotion_ready")
+    brief = [{key: value for key, value in _plain(record).items() if key in keys} for record in desk.all_live.values()]
+    return {**where(desk), "abstractions": brief, "decisions": decisions(desk)}
+
+
+def decisions(desk: Desk) -> View:
+    return {name: msgspec.to_builtins(decision) for name, decision in desk.decisions.items()}
+
+
+def reuse(bench: Workbench) -> View:
+    desk = bench.desk()
+    return {**where(desk), "decisions": decisions(desk)}
+
+
+def log(bench: Workbench, limit: int = 50) -> View:
+    """The chain, newest first."""
+    desk = bench.desk()
+    found = [
+        {
+            "state": each.state_id,
+            "event": each.event.command or each.event.word,
+            "front": each.event.front.value,
+            "revision": each.state.revision,
+        }
+        for each in islice(desk.chain(), limit)
+    ]
+    return {**where(desk), "events": found}
+
+
+def shown(bench: Workbench, name: str) -> View:
+    """The staged record of a concept, else the live one, with its examples as they read now; `text` is null where they have drifted."""
+    desk = bench.desk()
+    record = desk.record(name)
+    if record is None:
+        raise Refused(Reason.ABSTRACTION_NOT_FOUND, f"{desk.shard} has no {name}")
+    return {
+        **where(desk),
+        "abstraction": _plain(record),
+        "staged": name in desk.staged.records,
+        "examples": [{"place": source.place, "text": quoted(bench, source)} for source in record.sources],
+    }
+
+
+def drifted(bench: Workbench) -> Callable[[Source], bool]:
+    """Whether the recorded text of a source stands nowhere in its file any more; a file is read once."""
+    known: dict[str, bytes | None] = {}
+
+    def has_drifted(source: Source) -> bool:
+        if source.path not in known:
+            try:
+                known[source.path] = bench.source(source.path)
+            except SdaqfError:
+                known[source.path] = None
+        return not stands(source.line_start, source.line_end, source.text_sha256, known[source.path])
+
+    return has_drifted
+
+
+def quoted(bench: Workbench, source: Source) -> str | None:
+    """The text of an example, from its file, where it still stands where it stood."""
+    try:
+        rows = lines(bench.source(source.path).decode("utf-8", "replace"))
+    except SdaqfError:
+        return None
+    text = "".join(rows[source.line_start - 1 : source.line_end])
+    return text if canonical.digest(text.encode("utf-8")) == source.text_sha256 else None
+
+
+def changes(bench: Workbench, record: Abstraction) -> Iterator[str]:
+    """What each example that has drifted was, against the same lines as they read now; the old text is the shard's own copy."""
+    desk, has_drifted = bench.desk(), drifted(bench)
+    for source in record.sources:
+        if has_drifted(source):
+            old = _kept_text(desk, source) or ""
+            try:
+                rows = lines(bench.source(source.path).decode("utf-8", "replace"))
+            except SdaqfError:
+                rows = []
+            new = [row.rstrip("\r\n") for row in rows[source.line_start - 1 : source.line_end]]
+            yield from difflib.unified_diff(old.splitlines(), new, source.place, "now", lineterm="")
+
+
+def _kept_text(desk: Desk, source: Source) -> str | None:
+    for each in desk.chain():
+        for held in each.event.inputs:
+            if held.role.startswith("example "):
+                text: Text = desk.objects.get(held.id)
+                if canonical.digest(text.text.encode("utf-8")) == source.text_sha256:
+                    return text.text
+    return None
+
+
+def review(bench: Workbench) -> View:
+    """What is staged, against what is live."""
+    desk, has_drifted = bench.desk(), drifted(bench)
+    found = [_reviewed(record, desk.live(record.concept_id), has_drifted) for record in _staged(desk)]
+    accepted = sum(entry["accepted"] for entry in found)
+    staged = {name: msgspec.to_builtins(desk.decision(name)) for name in sorted(desk.staged.decisions)}
+    return {**where(desk), "staged": found, "accepted": accepted, "decisions": staged}
+
+
+def _reviewed(record: Abstraction, live: Abstraction | None, has_drifted: Callable[[Source], bool]) -> View:
+    made = next((entry for entry in reversed(record.provenance) if entry.operation is Operation.DISTILLED), record.provenance[0])
+    holding = [source.place for source in record.sources if not has_drifted(source)]
+    return {
+        "concept": record.concept_id,
+        "replaces": live.lineage_version if live else None,
+        "same_content": live is not None and live.consensus_hash == record.consensus_hash,
+        "last": record.provenance[-1].operation.value,
+        "accepted": record.provenance[-1].operation is Operation.ACCEPTED,
+        "tier": record.tier.value,
+        "trust": record.trust_class.value,
+        "decay": record.decay_state.value,
+        "ready": record.promotion_ready,
+        "statement": record.statement,
+        "said_by": str(made.extra.get("front", "an imported file")),
+        "examples": [source.place for source in record.sources],
+        "agree": len(holding),
+        "threshold": record.threshold,
+        "patterns": list(record.retained_patterns),
+        "tokens": list(record.retained_tokens),
+    }
+
+
+def support(bench: Workbench, query: Query) -> View:
+    """The abstractions that support a query, with how far each may be used (section 7). Nothing is written."""
+    desk = bench.desk()
+    core: Mapping[str, Abstraction] | None = None
+    if bench.shard.kind is not Kind.CORE:
+        core = {}
+        if str(CORE) in listing(bench.project):
+            core = Workbench(bench.project, CORE, Front.CLI).desk().all_live
+    found = lookup(query, desk.all_live, desk.decisions, core, drifted(bench))
+    return {**where(desk), "references": [_plain(reference) for reference in found]}
+
+
+def fsck(bench: Workbench) -> View:
+    """Everything that is wrong with the shard, at once (SH-9). Holds its lock, so that no writer looks like damage."""
+    store = bench.store
+    with store.lock(60):
+        head = store.head()
+        defects = [defect._asdict() for defect in replay.audit(head, store.shard, store)]
+        known, _ = replay.reachable(head, store)
+        extra = sorted({*store.names()} - {f"{object_id}.json" for object_id in known})
+        for name in extra:
+            try:
+                store.get(name.removesuffix(".json"))
+            except SdaqfError as error:
+                defects.append({"code": error.reason.value, "place": name[:100], "message": error.message})
+    shard = {"kind": store.shard.kind.value, "id": store.shard.id}
+    return {"shard": shard, "objects": len(known), "unreachable": len(extra), "defects": defects, "not_checked": list(replay.NOT_LOOKED_AT)}
+
+
+def collect(bench: Workbench) -> View:
+    """Remove the objects that HEAD does not lead to."""
+    store = bench.store
+    with store.lock(60):
+        known, defects = replay.reachable(store.head(), store)
+        if defects:
+            raise Refused(Reason.OBJECT_DAMAGED, "the shard is damaged, and nothing is removed from it", todo="sdaqf shard fsck")
+        names = [name.removesuffix(".json") for name in store.names() if name.startswith("SHARD-")]
+        size = sum(store.remove(object_id) for object_id in names if object_id not in known)
+    return {"removed": sum(object_id not in known for object_id in names), "bytes": size}
+
+
+def verify(bench: Workbench) -> View:
+    """Recompute the chain from its root (section 8)."""
+    desk = bench.desk()
+    return {**where(desk), **replay.replay(desk)._asdict()}
+
+
+def _staged(desk: Desk) -> Sequence[Abstraction]:
+    return [record for name in sorted(desk.staged.records) if (record := desk.staged_record(name))]
+
+
+def _plain(value: Any) -> View:
+    plain: View = msgspec.to_builtins(value)
+    return plain
