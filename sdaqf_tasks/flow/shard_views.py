@@ -153,15 +153,18 @@ def _reviewed(record: Abstraction, live: Abstraction | None, has_drifted: Callab
         "tier": record.tier.value,
         "trust": record.trust_class.value,
         "decay": record.decay_state.value,
-        "ready": record.promotion_ready,
+        "promotion_ready": record.promotion_ready,
         "statement": record.statement,
-        "said_by": str(made.extra.get("front", "an imported file")),
+        "said_by": _SAID_BY.get(str(made.extra.get("front")), "an imported file"),
         "examples": [source.place for source in record.sources],
         "agree": len(holding),
         "threshold": record.threshold,
         "patterns": list(record.retained_patterns),
         "tokens": list(record.retained_tokens),
     }
+
+
+_SAID_BY = {"cli": "a person (cli)", "shell": "a person (shell)", "http": "a client (http)", "mcp": "an agent (mcp)"}
 
 
 def support(bench: Workbench, query: Query) -> View:

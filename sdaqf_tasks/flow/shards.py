@@ -16,7 +16,7 @@ from sdaqf_tasks.flow.project import Project
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.records import Node, RootScope
 from sdaqf_tasks.shards import session
-from sdaqf_tasks.shards.commands import Command, Distil, Import, Merge, Reuse
+from sdaqf_tasks.shards.commands import Command, Distil, Import, Merge, Reuse, Word
 from sdaqf_tasks.shards.desk import Desk
 from sdaqf_tasks.shards.distill import Example, Region, cut, merged, parse_region
 from sdaqf_tasks.shards.operations import Foreign, Given
@@ -50,10 +50,19 @@ class _Pending:
 
 
 class Workbench:
-    """One mounted shard of a project, as one front uses it."""
+    """One mounted shard of a project, as one front uses it. `person`: somebody sits at a terminal, and may accept records."""
 
-    def __init__(self, project: Project, which: Shard, front: Front, *, wait: float = 60, report: Callable[[str], object] = print) -> None:
-        self.project, self.shard, self.front, self._wait, self._report = project, which, front, wait, report
+    def __init__(
+        self,
+        project: Project,
+        which: Shard,
+        front: Front,
+        *,
+        person: bool = False,
+        wait: float = 60,
+        report: Callable[[str], object] = lambda line: None,
+    ) -> None:
+        self.project, self.shard, self.front, self._person, self._wait, self._report = project, which, front, person, wait, report
         self.store = ShardStore(project.top, project.settings.shards, which)
 
     def create(self) -> dict[str, Any]:
@@ -77,6 +86,8 @@ class Workbench:
             _verify_expected(desk, expected)
             for line in lines:
                 command = session.admit(desk.state, line, self.front)
+                if isinstance(command, Word) and command.word == "accept" and not self._person:
+                    raise Refused(Reason.NEEDS_A_PERSON, "only a person at a terminal accepts a record")
                 move = session.advance(desk, command, self.front, self._given(command, files))
                 pending.new.update(move.objects)
                 desk = Desk(move.state_id, pending)
@@ -98,7 +109,11 @@ class Workbench:
             return Given(foreign=self.foreign(CORE, command.source))
         if isinstance(command, Merge) and command.shard != self.shard:
             return Given(foreign=self.foreign(command.shard, command.source))
-        return Given(files=files) if isinstance(command, Import) else Given()
+        if isinstance(command, Import):
+            if not set(command.names) <= files.keys():
+                raise Refused(Reason.INVALID_COMMAND, "files are imported at the command line", todo="sdaqf shard import FILE…")
+            return Given(files={name: files[name] for name in command.names})
+        return Given()
 
     def foreign(self, which: Shard, name: str) -> Foreign | None:
         """A live record of another shard; its objects never change, so its lock is not needed."""

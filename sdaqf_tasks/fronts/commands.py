@@ -276,19 +276,19 @@ class Command(NamedTuple):
     example: str = ""
 
 
-def _argument(name: str, metavar: str, help: str, **how: Any) -> Argument:
+def argument(name: str, metavar: str, help: str, **how: Any) -> Argument:
     return name, {"metavar": metavar, "help": help, **how}
 
 
-def _path(name: str, metavar: str, help: str, **how: Any) -> Argument:
-    return _argument(name, metavar, help, type=Path, **how)
+def path(name: str, metavar: str, help: str, **how: Any) -> Argument:
+    return argument(name, metavar, help, type=Path, **how)
 
 
-def _repeated(name: str, metavar: str, help: str, **how: Any) -> Argument:
-    return _argument(name, metavar, help, action="append", default=[], **how)
+def repeated(name: str, metavar: str, help: str, **how: Any) -> Argument:
+    return argument(name, metavar, help, action="append", default=[], **how)
 
 
-def _flag(name: str, help: str) -> Argument:
+def flag(name: str, help: str) -> Argument:
     return name, {"action": "store_true", "help": help}
 
 
@@ -309,68 +309,68 @@ WHEN_NEEDED = (
     Command("schema", _schema, "Print a JSON Schema.", "manifest-yaml"),
 )
 
-_OWNER_ROOT = _path("--owner-root", "ROOT", "where owner files lie (else SDAQF_OWNER_ROOT)")
-_WAIT = _argument("--wait", "SECONDS", "how long to wait for another run (60)", type=_seconds, default=60)
-_MANIFESTS = _argument("names", "NAME", "manifests; all where none is named", nargs="*")
-_CONTEXT = _argument("name", "NAME[.QUERY]", "a manifest, or one of its queries")
+_OWNER_ROOT = path("--owner-root", "ROOT", "where owner files lie (else SDAQF_OWNER_ROOT)")
+WAIT = argument("--wait", "SECONDS", "how long to wait for another run (60)", type=_seconds, default=60)
+_MANIFESTS = argument("names", "NAME", "manifests; all where none is named", nargs="*")
+_CONTEXT = argument("name", "NAME[.QUERY]", "a manifest, or one of its queries")
 
 ARGUMENTS: Mapping[str, Sequence[Argument]] = {
     "init": (
-        _argument("--agents", "TOOLS", "also the settings of claude, codex, or claude,codex", type=_agents, default=[]),
-        _flag("--doit", "show the two lines for a dodo.py"),
-        _flag("--yes", "write without asking"),
+        argument("--agents", "TOOLS", "also the settings of claude, codex, or claude,codex", type=_agents, default=[]),
+        flag("--doit", "show the two lines for a dodo.py"),
+        flag("--yes", "write without asking"),
     ),
     "build": (
-        _argument("names", "NAME[.QUERY]", "a manifest, or one of its queries; all where none is named", nargs="*"),
-        _argument("--until", "STAGE", f"stop after this stage: {', '.join(STAGE_NAMES)}", choices=STAGE_NAMES),
+        argument("names", "NAME[.QUERY]", "a manifest, or one of its queries; all where none is named", nargs="*"),
+        argument("--until", "STAGE", f"stop after this stage: {', '.join(STAGE_NAMES)}", choices=STAGE_NAMES),
         _OWNER_ROOT,
-        _WAIT,
-        _flag("-v --verbose", "show every stage with its artifact id"),
-        _flag("--locked", "refuse what no lock says was reviewed, and what is skipped"),
-        _flag("--allow-skipped", "with --locked: a skipped manifest is no failure"),
+        WAIT,
+        flag("-v --verbose", "show every stage with its artifact id"),
+        flag("--locked", "refuse what no lock says was reviewed, and what is skipped"),
+        flag("--allow-skipped", "with --locked: a skipped manifest is no failure"),
     ),
     "check": (
         _MANIFESTS,
-        _argument("--base", "REF", "also say what this change reviewed, since its merge base with REF"),
-        _repeated("--fail-on", "LEVEL|CODE", "error (default), warning, notice, or a code", type=_later("findings", "parse_fail_on")),
-        _flag("--exit-zero", "findings do not fail"),
-        _argument("--format", "FORMAT", ", ".join(FORMAT_NAMES), choices=FORMAT_NAMES, default="human"),
-        _repeated("--output", "FORMAT=PATH", "also write a file", type=_later("findings", "parse_output")),
+        argument("--base", "REF", "also say what this change reviewed, since its merge base with REF"),
+        repeated("--fail-on", "LEVEL|CODE", "error (default), warning, notice, or a code", type=_later("findings", "parse_fail_on")),
+        flag("--exit-zero", "findings do not fail"),
+        argument("--format", "FORMAT", ", ".join(FORMAT_NAMES), choices=FORMAT_NAMES, default="human"),
+        repeated("--output", "FORMAT=PATH", "also write a file", type=_later("findings", "parse_output")),
         _OWNER_ROOT,
     ),
     "lock": (
         _MANIFESTS,
-        _repeated("--only", "PATH|ALIAS", "this source alone; may be repeated"),
-        _flag("--moved", "follow renamed files and moved lines, in the YAML and in the lock"),
-        _argument("--observed", "now", "with --only: the observation was made again", choices=["now"]),
-        _flag("--resolve", "settle a merge conflict, entry by entry"),
-        _flag("--check", "write nothing; exit 1 where something would be written"),
-        _flag("--dry-run", "write nothing"),
+        repeated("--only", "PATH|ALIAS", "this source alone; may be repeated"),
+        flag("--moved", "follow renamed files and moved lines, in the YAML and in the lock"),
+        argument("--observed", "now", "with --only: the observation was made again", choices=["now"]),
+        flag("--resolve", "settle a merge conflict, entry by entry"),
+        flag("--check", "write nothing; exit 1 where something would be written"),
+        flag("--dry-run", "write nothing"),
         _OWNER_ROOT,
     ),
     "status": (_MANIFESTS, _OWNER_ROOT),
     "explain": (
         _CONTEXT,
-        _argument("source", "SOURCE", "an alias, a path, or the id of a node or source; all where absent", nargs="?"),
+        argument("source", "SOURCE", "an alias, a path, or the id of a node or source; all where absent", nargs="?"),
         _OWNER_ROOT,
     ),
     "render": (
         _CONTEXT,
-        _argument("--clearance", "S", f"{', '.join(CLEARANCES)}: who reads it", choices=CLEARANCES, default=CLEARANCES[1]),
-        _argument("--max-bytes", "SIZE", "leave out whole extracts, the last by rank first", type=_size),
-        _path("--into", "FILE", "keep a marked block in this Markdown file; nothing else in it changes"),
-        _argument("--max-file", "SIZE", "with --into: what the file may have (32KiB)", type=_size),
+        argument("--clearance", "S", f"{', '.join(CLEARANCES)}: who reads it", choices=CLEARANCES, default=CLEARANCES[1]),
+        argument("--max-bytes", "SIZE", "leave out whole extracts, the last by rank first", type=_size),
+        path("--into", "FILE", "keep a marked block in this Markdown file; nothing else in it changes"),
+        argument("--max-file", "SIZE", "with --into: what the file may have (32KiB)", type=_size),
         _OWNER_ROOT,
     ),
     "diff": (
-        _argument("names", "A B", "two Snapshots: files, ids, or NAME[.QUERY]; with --since, contexts", nargs="*"),
-        _argument("--since", "REF", "compare with the context as it was at that commit"),
+        argument("names", "A B", "two Snapshots: files, ids, or NAME[.QUERY]; with --since, contexts", nargs="*"),
+        argument("--since", "REF", "compare with the context as it was at that commit"),
         _OWNER_ROOT,
     ),
-    "rule": (_argument("code", "CODE", "a finding or a reason; all where absent", nargs="?"),),
-    "doctor": (_flag("--repair", "remove it from the build folder; the next build makes it again"), _WAIT),
-    "gc": (_WAIT,),
-    "schema": (_argument("name", "NAME", "manifest-yaml, check, or an artifact type; all names where absent", nargs="?"),),
+    "rule": (argument("code", "CODE", "a finding or a reason; all where absent", nargs="?"),),
+    "doctor": (flag("--repair", "remove it from the build folder; the next build makes it again"), WAIT),
+    "gc": (WAIT,),
+    "schema": (argument("name", "NAME", "manifest-yaml, check, or an artifact type; all names where absent", nargs="?"),),
 }
 
 
@@ -404,26 +404,26 @@ STAGES = (
 )
 
 STAGE_OPTIONS: Mapping[str, Sequence[Argument]] = {
-    "candidate": (_argument("--specification", "PATH", "also the digest of this file of the tree"),),
+    "candidate": (argument("--specification", "PATH", "also the digest of this file of the tree"),),
     "query": (
-        _argument("--query", "NAME", "which query (default)", default="default", dest="name"),
-        _path("--repository-root", "ROOT", "the top of the work tree (the one around the YAML)", dest="repository_root"),
+        argument("--query", "NAME", "which query (default)", default="default", dest="name"),
+        path("--repository-root", "ROOT", "the top of the work tree (the one around the YAML)", dest="repository_root"),
     ),
     "compact": (
-        _path("--host-summary-proposal", "PROPOSAL", "bind an untrusted proposal to it", dest="proposal"),
-        _path("--graph", "GRAPH", "with --selection: demand the whole chain"),
-        _path("--selection", "SELECTION", "with --graph: demand the whole chain"),
+        path("--host-summary-proposal", "PROPOSAL", "bind an untrusted proposal to it", dest="proposal"),
+        path("--graph", "GRAPH", "with --selection: demand the whole chain"),
+        path("--selection", "SELECTION", "with --graph: demand the whole chain"),
     ),
-    "render": (_argument("--clearance", "S", f"{', '.join(CLEARANCES)}: leave out what is above", type=_clearance),),
+    "render": (argument("--clearance", "S", f"{', '.join(CLEARANCES)}: leave out what is above", type=_clearance),),
 }
 """Options of one stage, which its function in `fronts.calls` is given by name."""
 
-_OUTPUT = _path("--output", "FILE", "a new file; nothing is overwritten", required=True)
+_OUTPUT = path("--output", "FILE", "a new file; nothing is overwritten", required=True)
 _WORLD = (
-    _path("--repository-root", "ROOT", "the top of the work tree", required=True),
-    _path("--owner-root", "ROOT", "where owner files lie; given exactly where there are some"),
-    _repeated("--exclude", "GLOB", "leave paths out of the tree; `untracked:` all untracked"),
-    _repeated("--limit", "NAME=N", ", ".join(LIMIT_NAMES), type=_limit),
+    path("--repository-root", "ROOT", "the top of the work tree", required=True),
+    path("--owner-root", "ROOT", "where owner files lie; given exactly where there are some"),
+    repeated("--exclude", "GLOB", "leave paths out of the tree; `untracked:` all untracked"),
+    repeated("--limit", "NAME=N", ", ".join(LIMIT_NAMES), type=_limit),
 )
 
 
@@ -455,8 +455,8 @@ def parser() -> argparse.ArgumentParser:
     top = _Parser(
         prog="sdaqf",
         description="The lock file for what coding agents are told: exact, content-addressed context from a git repository.",
-        epilog=f"Every day: {every_day}. When needed: {when_needed}. Plumbing: context. `sdaqf COMMAND --help` teaches each. "
-        "Example: sdaqf build",
+        epilog=f"Every day: {every_day}. When needed: {when_needed}. Memory: shard. Plumbing: context. "
+        "`sdaqf COMMAND --help` teaches each. Example: sdaqf build",
     )
     top.add_argument("--version", action="version", version=f"sdaqf {__version__}", help="show the version and exit")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
@@ -472,9 +472,20 @@ def parser() -> argparse.ArgumentParser:
     stages = plumbing.add_subparsers(metavar="STAGE", required=True)
     for stage in STAGES:
         example = " ".join(stage.takes.values()) + " --repository-root ." * stage.world + f" --output {stage.output}" * bool(stage.output)
-        taken = [_path(name, name.upper(), f"a file, such as {file}") for name, file in stage.takes.items()]
+        taken = [path(name, name.upper(), f"a file, such as {file}") for name, file in stage.takes.items()]
         arguments = [*taken, *(_WORLD if stage.world else ()), *((_OUTPUT,) if stage.output else ()), *STAGE_OPTIONS.get(stage.name, ())]
         _add(stages, Command(stage.name, functools.partial(_run_stage, stage), stage.says, example.strip()), arguments)
+    from sdaqf_tasks.fronts import shards
+
+    memory = commands.add_parser(
+        "shard",
+        help="Explicit abstractions, with provenance and trust: an agent's reviewed memory.",
+        description="A shard keeps abstractions over source text. Nothing in it is learned in the background: you stage, review, commit.",
+        epilog="Begin with: init, begin, distil, review, commit, publish. Example: sdaqf shard status",
+    )
+    parts = memory.add_subparsers(metavar="COMMAND", required=True)
+    for command, taken in shards.TABLE:
+        _add(parts, command, taken)
     return top
 
 

@@ -210,6 +210,8 @@ def _prune(words: list[str]) -> Mark | Collect:
 
 
 def _import(words: list[str]) -> Import:
+    if not words or len(set(words)) != len(words):
+        raise _malformed("/import_abstractions takes the names of files, each once")
     return Import(tuple(words))
 
 

@@ -1,0 +1,437 @@
+"""This module is `sdaqf shard`: its table of commands, one function for all that change a shard, and the lines for people.
+
+What changes a shard is spelt as a control word or sigil command and goes through `Workbench.run`, like everywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sdaqf_tasks.errors import Reason, Refused
+from sdaqf_tasks.fronts import commands
+from sdaqf_tasks.fronts.commands import Argument, Command, Options
+from sdaqf_tasks.fronts.voice import Exit, Voice
+
+if TYPE_CHECKING:
+    from sdaqf_tasks.flow.shards import Workbench
+
+View = dict[str, Any]
+
+
+def workbench(options: Options, voice: Voice | None = None) -> Workbench:
+    """The mounted shard, for the command line."""
+    from sdaqf_tasks.flow.shards import Workbench, mounted
+    from sdaqf_tasks.shards.records import Front
+
+    project = commands.project_here()
+    report = voice.aside if voice else print
+    person = sys.stdin is not None and sys.stdin.isatty()
+    return Workbench(project, mounted(project, options.shard), Front.CLI, person=person, wait=options.wait, report=report)
+
+
+# ---- what changes a shard -------------------------------------------------------------------------------------------
+
+
+def _change(spelt: Callable[[Options], Sequence[str]], options: Options, voice: Voice) -> int:
+    from sdaqf_tasks.flow.shards import Expected
+
+    answers = workbench(options, voice).run(spelt(options), expected=Expected(options.session, options.expect))
+    if options.json:
+        several = len(answers) != 1 or options.program.endswith(" run")
+        voice.say_json({"status": "ok", "results": answers} if several else answers[0])
+    else:
+        voice.say(*(line for answer in answers for line in told(answer)))
+    return Exit.DONE
+
+
+def _word(word: str) -> Callable[[Options], Sequence[str]]:
+    return lambda options: [f"{word} {name}" for name in options.concepts] if "concepts" in options else [word]
+
+
+def _spelt_distil(options: Options) -> Sequence[str]:
+    said = [f"statement:{json.dumps(options.statement)}"] if options.statement else []
+    return [" ".join(["/commit_abstractions", options.concept, *said, *options.specs])]
+
+
+def _sigil(name: str) -> Callable[[Options], Sequence[str]]:
+    return lambda options: [" ".join([name, *options.words]).replace(" keep-local ", " promote ", 1)]
+
+
+def _init(options: Options, voice: Voice) -> int:
+    answer = workbench(options, voice).create()
+    voice.say_json(answer) if options.json else voice.say(f"{_name(answer)} is created (a shard of this work tree, not of git)")
+    return Exit.DONE
+
+
+def _publish(options: Options, voice: Voice) -> int:
+    from sdaqf_tasks.flow.publish import publish
+
+    found = publish(workbench(options, voice), options.concepts, options.to)
+    voice.say_json(found) if options.json else voice.say(*_published(found))
+    return Exit.DONE
+
+
+def _import(options: Options, voice: Voice) -> int:
+    from sdaqf_tasks.flow.publish import read_records
+
+    files = read_records(options.files)
+    answer = workbench(options, voice).run([f"/import_abstractions {' '.join(files)}"], files=files)[0]
+    voice.say_json(answer) if options.json else voice.say(*told(answer))
+    return Exit.DONE
+
+
+# ---- what only looks ------------------------------------------------------------------------------------------------
+
+
+def _look(view: Callable[[Options, Any], View], lines: Callable[[View], Iterator[str]], options: Options, voice: Voice) -> int:
+    found = view(options, workbench(options, voice))
+    voice.say_json(found) if options.json else voice.say(*lines(found))
+    return Exit.REFUSED if found.get("defects") or found.get("failure") else Exit.DONE
+
+
+def _view(name: str) -> Callable[[Options, Any], View]:
+    def call(options: Options, bench: Workbench) -> View:
+        from sdaqf_tasks.flow import shard_views
+
+        found: View = getattr(shard_views, name)(bench)
+        return found
+
+    return call
+
+
+def _log(options: Options, bench: Workbench) -> View:
+    from sdaqf_tasks.flow import shard_views
+
+    return shard_views.log(bench, options.limit)
+
+
+def _show(options: Options, bench: Workbench) -> View:
+    from sdaqf_tasks.flow import shard_views
+
+    found = shard_views.shown(bench, options.concept)
+    if options.diff:
+        record = bench.desk().record(options.concept)
+        found["diff"] = list(shard_views.changes(bench, record)) if record else []
+    return found
+
+
+def _lookup(options: Options, bench: Workbench) -> View:
+    from sdaqf_tasks.flow import shard_views
+    from sdaqf_tasks.shards.lookup import Query
+
+    query = Query(tuple(options.paths), tuple(options.token), tuple(options.pattern), options.hint, options.limit)
+    return shard_views.support(bench, query)
+
+
+def _list(options: Options, voice: Voice) -> int:
+    from sdaqf_tasks.flow import shard_views
+
+    found: View = {"shards": shard_views.listing(commands.project_here())}
+    if f"{workbench(options).shard}" in found["shards"]:
+        found |= shard_views.records(workbench(options))
+    elif found["shards"]:
+        raise Refused(Reason.NO_SHARD, f"there is no {workbench(options).shard}; there is {', '.join(found['shards'])}")
+    voice.say_json(found) if options.json else voice.say(*_listed(found))
+    return Exit.DONE
+
+
+# ---- lines for people -----------------------------------------------------------------------------------------------
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _name(view: View) -> str:
+    return "core" if view["shard"]["kind"] == "core" else f"project:{view['shard']['id']}"
+
+
+def told(answer: View) -> Iterator[str]:
+    """A command that was done, in a line or two."""
+    for key, lines in _TOLD.items():
+        if key in answer:
+            yield from lines(answer)
+            return
+    yield f"{answer['command']}: done in {_name(answer)}"
+
+
+def _committed(answer: View) -> Iterator[str]:
+    if not answer["committed"] and not answer.get("decisions"):
+        yield f"nothing was staged; the session in {_name(answer)} is closed"
+        return
+    made = " ".join(f"+{each['concept']} v{each['version']}" for each in answer["committed"])
+    decided = f" · {_count(len(answer['decisions']), 'decision')}" if answer["decisions"] else ""
+    yield f"committed to {_name(answer)} (the shard, not git), revision {answer['revision']}: {made}{decided}".rstrip(": ")
+    if exploratory := [each["concept"] for each in answer["committed"] if each["trust"] == "exploratory"]:
+        yield f"{len(exploratory)} stay exploratory until somebody accepts them: {', '.join(exploratory)}"
+
+
+def _distilled(answer: View) -> Iterator[str]:
+    record = answer["abstraction"]
+    ready = f", ready for {record['tier']}" if record["promotion_ready"] else ""
+    agree = f"{record['examples']} of {record['examples']} examples agree{ready}"
+    yield f"staged in {_name(answer)}: {record['concept_id']} · {record['tier']} · {record['trust_class']}; {agree}"
+    yield "Next: sdaqf shard review; then commit or discard"
+
+
+def _merged(answer: View) -> Iterator[str]:
+    ends = answer["abstractionMerge"]
+    source, into = ends["source"], ends["destination"]
+    how = "merged into" if ends["mergedIntoExisting"] else "staged as"
+    yield f"{source['lineage']} v{source['version']} is {how} {into['concept']} · {into['trust']} in {_name(answer)}"
+
+
+def _pruned(answer: View) -> Iterator[str]:
+    told = answer["abstractionPrune"]
+    more = f"; {told['remaining']} more are eligible" if told.get("remaining") else ""
+    yield f"staged in {_name(answer)}: {told['mode']} {', '.join(told['concepts']) or 'nothing'}{more}"
+
+
+def _reused(answer: View) -> Iterator[str]:
+    told = answer["abstractionReuse"]
+    source = told["source"] if isinstance(told["source"], str) else told["source"]["concept_id"]
+    word = {"promote": "keep the local record, not"}.get(told["decision"], told["decision"])
+    yield f"staged in {_name(answer)}: {word} core:{source}"
+
+
+def _taken_in(answer: View) -> Iterator[str]:
+    told = answer["abstractionImport"]
+    yield f"staged in {_name(answer)}: {', '.join(told['imported'])}"
+    yield from told["backfilled"]
+
+
+_TOLD: dict[str, Callable[[View], Iterator[str]]] = {
+    "committed": _committed,
+    "abstraction": _distilled,
+    "abstractionMerge": _merged,
+    "abstractionPrune": _pruned,
+    "abstractionReuse": _reused,
+    "abstractionImport": _taken_in,
+    "discarded": lambda answer: iter(
+        [f"discarded in {_name(answer)}: {', '.join(answer['discarded']['records']) or 'nothing was staged'}"]
+    ),
+    "dropped": lambda answer: iter([f"{answer['dropped']} is no longer staged in {_name(answer)}"]),
+    "reverted": lambda answer: iter([f"{_name(answer)} is back at revision {answer['revision']}"]),
+}
+
+
+def _status_lines(found: View) -> Iterator[str]:
+    saved = "the saved slot is filled" if found["snapshots"]["snapshot"] else "nothing in the saved slot"
+    yield f"{_name(found)} · revision {found['revision']} · {_count(found['records'], 'record')} · {saved}"
+    staged = [*found["staged"]["records"], *(f"core:{name}" for name in found["staged"]["decisions"])]
+    if not found["snapshots"]["scratchActive"]:
+        yield "no session is open"
+        return
+    yield f"a session is open: {len(staged)} staged, {found['exploratory']} exploratory" + (f": {', '.join(staged)}" if staged else "")
+    yield f"  session {found['session']}"
+    yield "Next: sdaqf shard review; then commit or discard"
+
+
+def _listed(found: View) -> Iterator[str]:
+    if not found["shards"]:
+        yield "There is no shard. Make one: sdaqf shard init"
+        return
+    yield f"shards: {', '.join(found['shards'])}; this is {_name(found)}, revision {found['revision']}"
+    width = max((len(each["concept_id"]) for each in found["abstractions"]), default=0)
+    for each in found["abstractions"]:
+        facts = f"v{each['lineage_version']} · {each['tier']} · {each['trust_class']} · {each['decay_state']}"
+        yield f"  {each['concept_id']:<{width}}  {facts}   {each['statement'][:80]}".rstrip()
+    for name, decision in found["decisions"].items():
+        yield f"  core:{name}  {decision['decision']}"
+
+
+def _log_lines(found: View) -> Iterator[str]:
+    yield f"{_name(found)}, newest first"
+    for each in found["events"]:
+        yield f"  {each['state'][12:24].lower()}  r{each['revision']}  {each['front']:<5}  {each['event'][:100]}"
+
+
+def _show_lines(found: View) -> Iterator[str]:
+    record = found["abstraction"]
+    state = "staged" if found["staged"] else "live"
+    yield f"{record['concept_id']} v{record['lineage_version']} · {state} in {_name(found)}"
+    if record["statement"]:
+        yield f'  "{record["statement"]}"'
+    yield f"  {record['tier']} · {record['category']} · {record['trust_class']} · {record['decay_state']}" + (
+        f" · below {record['parent']}" if record["parent"] else ""
+    )
+    yield f"  {_readiness(record)}; quality {record['quality_score']}, confidence {record['confidence_score']}"
+    yield f"  tokens    {' '.join(record['retained_tokens'])}"
+    yield from (f"  pattern   {pattern}" for pattern in record["retained_patterns"])
+    for entry in record["provenance"]:
+        yield f"  {entry['operation']} v{entry['lineage_version']} by {entry['owner']['id']} · {entry['trust_class']}"
+    if "diff" in found:
+        yield from found["diff"] or ["  every example stands as it was"]
+        return
+    for example in found["examples"]:
+        yield f"  {example['place']}" + ("" if example["text"] is not None else "   reads differently now: sdaqf shard show CONCEPT --diff")
+        yield from (f"    | {line}" for line in (example["text"] or "").splitlines())
+
+
+def _readiness(record: View) -> str:
+    return f"ready for {record['tier']}" if record["promotion_ready"] else "not ready for promotion"
+
+
+def _review_lines(found: View) -> Iterator[str]:
+    count = f"{len(found['staged'])} staged, {found['accepted']} accepted"
+    yield f"{_name(found)} · " + (f"a session is open · {count}" if found["snapshots"]["scratchActive"] else "no session is open")
+    for number, each in enumerate(found["staged"], 1):
+        new = (
+            "new" if each["replaces"] is None else f"replaces v{each['replaces']}" + (f" ({each['last']})" if each["same_content"] else "")
+        )
+        yield f"{number}  {each['concept']}   {new} · {each['tier']} · {each['trust']} · {each['decay']}"
+        untrusted = ", untrusted" if each["trust"] == "exploratory" else ""
+        if each["statement"]:
+            yield f'   "{each["statement"]}"        (said by: {each["said_by"]}{untrusted})'
+        agree = f"{each['agree']} of {len(each['examples'])} examples agree, {_readiness(each)}"
+        yield f"   {agree}: {' · '.join(each['examples'])}"
+        yield f"   shared lines: {each['patterns'][0]} …      {len(each['patterns'])} patterns, {len(each['tokens'])} tokens"
+    for name, decision in found["decisions"].items():
+        yield f"   core:{name}: {decision['decision'] if decision else 'withdraw'}"
+    if found["staged"] or found["decisions"]:
+        yield "Next: sdaqf shard commit, drop CONCEPT, or discard"
+
+
+def _published(found: Sequence[View]) -> Iterator[str]:
+    for each in found:
+        note = "   commit it: colleagues and CI read this file, not your shard" if each["word"] != "same" else ""
+        yield f"{each['word']} {each['path']}{note}"
+        yield from (f"  {change['field']}: {_short(change['from'])} → {_short(change['to'])}" for change in each["changed"])
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _lookup_lines(found: View) -> Iterator[str]:
+    count = _count(len(found["references"]), "abstraction")
+    yield f"{count} to support this, seen from {_name(found)}; they rank and explain, and authorise nothing"
+    for each in found["references"]:
+        usable = "usable" if each["usable"] else "not usable"
+        facts = (each["tier"], each["trust_class"], each["decay_state"], each["resolution"], f"score {each['score']}")
+        yield f"  {each['concept_id']}  {usable} · {' · '.join(facts)}" + (" · drifted" if each["drifted"] else "")
+
+
+def _fsck_lines(found: View) -> Iterator[str]:
+    yield from (f"{defect['place']}  {defect['code']}  {defect['message']}" for defect in found["defects"])
+    spare = f"; {found['unreachable']} that nothing leads to: sdaqf shard gc" if found["unreachable"] else ""
+    yield f"{_name(found)}: {_count(found['objects'], 'object')}, {_count(len(found['defects']), 'defect')}{spare}"
+    yield from (f"  not checked: {each}" for each in found["not_checked"])
+
+
+def _gc_lines(found: View) -> Iterator[str]:
+    yield f"{_count(found['removed'], 'object')} removed, {found['bytes'] / 1_048_576:.1f} MiB"
+
+
+def _verify_lines(found: View) -> Iterator[str]:
+    yield f"{_name(found)}: {found['replayed']} of {found['events']} events replayed, {found['not_replayable']} not replayable"
+    if found["failure"]:
+        yield f"  differs: {found['failure']}"
+
+
+# ---- the table ------------------------------------------------------------------------------------------------------
+
+_arg, _flag, _repeated = commands.argument, commands.flag, commands.repeated
+_CONCEPTS = _arg("concepts", "CONCEPT", "a concept", nargs="+")
+_CONCEPT = _arg("concept", "CONCEPT", "a concept")
+_LIMIT = _arg("--limit", "N", "at most so many", type=int)
+
+_SHARD = (
+    _arg("--shard", "SHARD", "core, or project:ID (else SDAQF_SHARD, the settings' one, project:default)"),
+    commands.WAIT,
+)
+_EXPECTED = (
+    _arg("--session", "STATE", "refuse unless this session is active"),
+    _arg("--expect", "STATE", "refuse unless the shard is in this state"),
+)
+
+
+def _changing(name: str, spelt: Callable[[Options], Sequence[str]], says: str, example: str = "", *arguments: Argument) -> Any:
+    return Command(name, functools.partial(_change, spelt), says, example), (*arguments, *_EXPECTED, *_SHARD)
+
+
+def _looking(name: str, view: Any, lines: Any, says: str, example: str = "", *arguments: Argument) -> Any:
+    view = _view(view) if isinstance(view, str) else view
+    return Command(name, functools.partial(_look, view, lines), says, example), (*arguments, *_SHARD)
+
+
+_WORDS = _arg("words", "WORD", "see docs/shards.md", nargs="+")
+
+TABLE: Sequence[tuple[Command, Sequence[Argument]]] = (
+    (Command("init", _init, "Make the shard."), _SHARD),
+    (Command("list", _list, "List the shards, and the live records of this one."), _SHARD),
+    _looking("status", "status", _status_lines, "Say which shard this is, in which state, and what is staged."),
+    _looking("log", _log, _log_lines, "Print the chain of states, newest first.", "--limit 5", (_LIMIT[0], {**_LIMIT[1], "default": 50})),
+    _looking(
+        "show", _show, _show_lines, "Show a record with its examples.", "retry_guard", _CONCEPT, _flag("--diff", "how examples read now")
+    ),
+    _changing("begin", _word("begin scratch"), "Begin a scratch session: what is staged belongs to it."),
+    _changing(
+        "distil",
+        _spelt_distil,
+        "Stage an abstraction over regions of source text.",
+        "retry_guard tier:convention region:src/a.py:3-9 region:src/b.py:8-14",
+        _CONCEPT,
+        _arg("specs", "SPEC", "region:PATH:FIRST-LAST, node:ID; tier:, category:, parent:", nargs="+"),
+        _arg("--statement", "TEXT", "what it says, in a sentence"),
+    ),
+    _looking("review", "review", _review_lines, "Show what is staged, against what is live."),
+    _changing("accept", _word("accept"), "Take an agent's record over; at a terminal.", "retry_guard", _CONCEPTS),
+    _changing("drop", _word("drop"), "Take staged records back.", "retry_guard", _CONCEPTS),
+    _changing("commit", _word("commit"), "Make all that is staged live, and end the session."),
+    _changing("discard", _word("discard"), "Forget all that is staged, and end the session."),
+    _changing("snapshot", _word("snapshot"), "Keep the live records in the saved slot."),
+    _changing(
+        "revert",
+        lambda options: [f"revert --to {options.to}" if options.to else "revert"],
+        "Bring back the live records of the saved slot, or of a commit.",
+        "",
+        _arg("--to", "STATE", "a state whose event was commit"),
+    ),
+    (
+        Command("publish", _publish, "Write live records as files, for git.", "retry_guard"),
+        (_CONCEPTS, _arg("--to", "FOLDER", "where (abstractions/)", default="abstractions/"), *_SHARD),
+    ),
+    (
+        Command("import", _import, "Stage published records of other projects.", "../other/abstractions/retry_guard.json"),
+        (_arg("files", "FILE", "a published record", nargs="+", type=Path), *_SHARD),
+    ),
+    _changing("reuse", _sigil("/reuse_abstractions"), "Decide about a record of core.", "adopt core:retry_guard", _WORDS),
+    _changing("merge", _sigil("/merge_abstractions"), "Take a record over from another shard.", "adopt core:retry_guard", _WORDS),
+    _changing("prune", _sigil("/prune_abstractions"), "Mark records as stale, prunable, fresh or protected.", "stale retry_guard", _WORDS),
+    _changing(
+        "refresh",
+        lambda options: [f"/prune_abstractions refresh {name}" for name in options.concepts],
+        "Say that records were reviewed and still hold.",
+        "retry_guard",
+        _CONCEPTS,
+    ),
+    _looking(
+        "lookup",
+        _lookup,
+        _lookup_lines,
+        "Find the abstractions that support a query.",
+        "src/a.py --token retry",
+        _arg("paths", "PATH", "a file that the question is about", nargs="*"),
+        _repeated("--token", "TOKEN", "a token that the record retains"),
+        _repeated("--pattern", "PATTERN", "a pattern that the record retains"),
+        _arg("--hint", "HINT", "impact, breaks-if or contradicts", choices=["impact", "breaks-if", "contradicts"]),
+        (_LIMIT[0], {**_LIMIT[1], "default": 4}),
+    ),
+    _looking("fsck", "fsck", _fsck_lines, "Name everything in the shard that is damaged."),
+    _looking("gc", "collect", _gc_lines, "Remove the objects that nothing leads to."),
+    _looking("verify", "verify", _verify_lines, "Recompute every state from its predecessor and its event."),
+    _changing(
+        "run",
+        lambda options: options.commands,
+        "Run several commands, all or none.",
+        "'begin scratch' '/prune_abstractions stale retry_guard' commit",
+        _arg("commands", "COMMAND", "a control word or a sigil command", nargs="+"),
+    ),
+)
