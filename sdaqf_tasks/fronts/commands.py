@@ -484,8 +484,8 @@ def parser() -> argparse.ArgumentParser:
         epilog="Begin with: init, begin, distil, review, commit, publish. Example: sdaqf shard status",
     )
     parts = memory.add_subparsers(metavar="COMMAND", required=True)
-    for command, taken in shards.TABLE:
-        _add(parts, command, taken)
+    for command, its_own in shards.TABLE:
+        _add(parts, command, its_own)
     return top
 
 
