@@ -226,8 +226,8 @@ def _standings(
     resolved = {concept: resolve(record, local, decisions) for concept, record in core.items()}
     ours = {concept: Standing(Resolution.LOCAL) for concept in local}
     ours |= {concept: both.local for concept, both in resolved.items() if both.local}
-    # A promote may name a record of another id. Of several decisions one that counts is told, and the first by concept.
-    for concept, decision in sorted(decisions.items()):
+    # A promote may name a record of another id. Of several decisions one that has not lapsed is told.
+    for concept, decision in decisions.items():
         if kept := _preferred(decision, local):
             shown, gone = ours[kept.concept_id], lapsed(decision, core.get(concept), kept)
             if shown.decision is None or (shown.lapsed and not gone):

@@ -232,8 +232,15 @@ def test_a_record_may_override_one_of_core_and_be_preferred_to_another() -> None
     assert shown(references) == {"project:default a": OVERRIDE_KEPT, "core a": refused("a", None), "core b": refused("a", "promote")}
 
 
-def test_where_core_is_mounted_its_records_are_local_and_decisions_play_no_part() -> None:
-    (one,) = found(QUERY, OF_CORE, decisions={"a": decision(Choice.REJECT, OF_CORE)}, core=None)
+@pytest.mark.parametrize("choice", [Choice.ADOPT, Choice.REJECT])
+def test_only_a_promote_names_a_local_record(choice: Choice) -> None:
+    references = found(QUERY, NAMED, decisions={"a": decision(choice, OF_CORE, NAMED)}, core=[OF_CORE])
+    assert shown(references)["project:default l"] == LOCAL
+
+
+@pytest.mark.parametrize("choice", Choice)
+def test_where_core_is_mounted_its_records_are_local_and_decisions_play_no_part(choice: Choice) -> None:
+    (one,) = found(QUERY, OF_CORE, decisions={"a": decision(choice, OF_CORE, OF_CORE)}, core=None)
     assert (one.owner, one.resolution, one.decision, one.usable) == (CORE, Resolution.LOCAL, None, True)
 
 
@@ -403,8 +410,13 @@ def test_prunable_records_are_never_usable(decay: str, usable: bool) -> None:
 @pytest.mark.parametrize("name", ["quality_score", "confidence_score", "reuse_score", "support_score", "promotion_ready"])
 def test_a_record_whose_scores_disagree_is_unusable_and_not_believed(name: str) -> None:
     good = record("a")
-    (one,) = found(QUERY, msgspec.structs.replace(good, **{name: True if name == "promotion_ready" else getattr(good, name) - 1}))
+    (one,) = found(QUERY, msgspec.structs.replace(good, **{name: True if name == "promotion_ready" else getattr(good, name) - 10}))
     assert (one.usable, one.score) == (False, 709 + 95)
+
+
+def test_a_parent_that_only_claims_to_be_ready_is_left_out() -> None:
+    claims = msgspec.structs.replace(parent("p", min_resonance=560, average_resonance=560), promotion_ready=True)
+    assert concepts(found(QUERY, record("a", parent="p"), claims)) == ["a"]
 
 
 # ---- section 7: order, limit, drift, shape --------------------------------------------------------------------------
