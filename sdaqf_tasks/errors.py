@@ -112,6 +112,8 @@ class Reason(enum.Enum):
     OUTPUT_NOT_IGNORED = ("output-not-ignored", "Git would list what the program writes.", "Ignore the output folder, and untrack what is in it.")
     OWNER_SOURCES_SKIPPED = ("owner-sources-skipped", "The manifest has owner sources and no owner root is given.", "Give --owner-root or SDAQF_OWNER_ROOT.")
 
+    EXTRA_MISSING = ("extra-missing", "A library that only this command needs is not installed.", "The message names what to install.", 500)
+
     # Places to write
     OUTPUT_EXISTS = ("output-exists", "The output is there already.", "Choose another name; nothing is overwritten.")
     OUTPUT_INVALID = ("output-invalid", "The output cannot be written there.", "Name a file in an existing folder that is not a link.", 400)

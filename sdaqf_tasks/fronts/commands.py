@@ -306,6 +306,7 @@ WHEN_NEEDED = (
     Command("rule", _rule, "Explain a finding or a reason.", "byte-budget"),
     Command("doctor", _doctor, "Name what is damaged, left over or in the way.", "--repair"),
     Command("gc", _gc, "Remove the objects that nothing points to any more."),
+    Command("shell", _later("shell", "run"), "Type commands to a shard, with history and completion."),
     Command("schema", _schema, "Print a JSON Schema.", "manifest-yaml"),
 )
 
@@ -370,6 +371,7 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
     "rule": (argument("code", "CODE", "a finding or a reason; all where absent", nargs="?"),),
     "doctor": (flag("--repair", "remove it from the build folder; the next build makes it again"), WAIT),
     "gc": (WAIT,),
+    "shell": (argument("--shard", "SHARD", "core, or project:ID (else SDAQF_SHARD, the settings' one, project:default)"), WAIT),
     "schema": (argument("name", "NAME", "manifest-yaml, check, or an artifact type; all names where absent", nargs="?"),),
 }
 
