@@ -175,6 +175,18 @@ class Reason(enum.Enum):
     NO_SHARD = ("no-shard", "The shard has not been created.", "sdaqf shard init", 404)
     SHARD_EXISTS = ("shard-exists", "The shard is there already.", "sdaqf shard status")
 
+    # HTTP (ABSTRACTIONS 9)
+    PORT_TAKEN = ("port-taken", "The port cannot be listened on.", "Name another: sdaqf serve --port 0 takes a free one.")
+    HTTP_REQUEST = ("http-request", "The request is malformed, or more than one connection carries.", "The message says what is wrong.", 400)
+    HTTP_HEAD_TOO_LARGE = ("http-head-too-large", "The head of the request has more than 16,384 bytes.", "Send fewer headers.", 431)
+    HTTP_BODY_TOO_LARGE = ("http-body-too-large", "The body of the request has more than 65,536 bytes.", "Send several requests.", 413)
+    HTTP_TIME = ("http-time", "The request took more than its time.", "Send it whole; after a change, look at /api/state first.", 408)
+    HTTP_ORIGIN = ("http-origin", "The request is for another host, or comes from a page of another origin.", "Use the URL that `sdaqf serve` printed.", 403)
+    HTTP_TOKEN = ("http-token", "The request has no token, or a wrong one.", "Send the token of the file that `sdaqf serve` named.", 401)
+    HTTP_PATH = ("http-path", "There is nothing of that path.", "docs/http.md lists the routes.", 404)
+    HTTP_METHOD = ("http-method", "The path takes another method.", "The header Allow names it.", 405)
+    HTTP_MEDIA = ("http-media", "The body is of a kind that is not taken.", "Send text/plain, or application/json.", 415)
+
 
 def reason_of(text: str) -> Reason | None:
     """The reason that `text` identifies, if any: artifacts made elsewhere may hold other words."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib
+import importlib.util
 import math
 import re
 import sys
@@ -205,6 +205,13 @@ def _gc(options: Options, voice: Voice) -> int:
     return Exit.DONE
 
 
+def _serve(options: Options, voice: Voice) -> int:
+    if missing := [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]:
+        message = f"sdaqf serve needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
+        raise Refused(Reason.EXTRA_MISSING, message, todo="pip install 'sdaqf-tasks[serve]'")
+    return int(_later("web", "run")(options, voice))
+
+
 def _schema(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.fronts.findings import all_schemas
 
@@ -244,6 +251,12 @@ def _size(text: str) -> int:
     if not found:
         raise argparse.ArgumentTypeError("write it as 48KiB, 1MiB, or a number of bytes")
     return int(found[1]) * {"KiB": 1_024, "MiB": 1_048_576}.get(found[2], 1)
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= 65_535):
+        raise argparse.ArgumentTypeError("write a number up to 65535")
+    return int(text)
 
 
 def _clearance(text: str) -> Any:
@@ -307,12 +320,14 @@ WHEN_NEEDED = (
     Command("doctor", _doctor, "Name what is damaged, left over or in the way.", "--repair"),
     Command("gc", _gc, "Remove the objects that nothing points to any more."),
     Command("shell", _later("shell", "run"), "Type commands to a shard, with history and completion."),
+    Command("serve", _serve, "Serve a shard over HTTP to programs of this machine.", "--port 0"),
     Command("schema", _schema, "Print a JSON Schema.", "manifest-yaml"),
 )
 
 _OWNER_ROOT = path("--owner-root", "ROOT", "where owner files lie (else SDAQF_OWNER_ROOT)")
 WAIT = argument("--wait", "SECONDS", "how long to wait for another run (60)", type=_seconds, default=60)
 _MANIFESTS = argument("names", "NAME", "manifests; all where none is named", nargs="*")
+_SHARD = argument("--shard", "SHARD", "core, or project:ID (else SDAQF_SHARD, the settings' one, project:default)")
 _CONTEXT = argument("name", "NAME[.QUERY]", "a manifest, or one of its queries")
 
 ARGUMENTS: Mapping[str, Sequence[Argument]] = {
@@ -371,7 +386,8 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
     "rule": (argument("code", "CODE", "a finding or a reason; all where absent", nargs="?"),),
     "doctor": (flag("--repair", "remove it from the build folder; the next build makes it again"), WAIT),
     "gc": (WAIT,),
-    "shell": (argument("--shard", "SHARD", "core, or project:ID (else SDAQF_SHARD, the settings' one, project:default)"), WAIT),
+    "shell": (_SHARD, WAIT),
+    "serve": (_SHARD, argument("--port", "N", "a port of 127.0.0.1, 0 for a free one (7323)", type=_port, default=7_323)),
     "schema": (argument("name", "NAME", "manifest-yaml, check, or an artifact type; all names where absent", nargs="?"),),
 }
 
