@@ -15,7 +15,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -166,6 +166,10 @@ class Root:
     def walk(self) -> Walk:
         return Walk(self.descriptor)
 
+    def has(self, path: str) -> bool:
+        """Whether anything is there, readable or not."""
+        return os.path.lexists(self.path / path)
+
     def read(self, path: str, limit: int) -> bytes:
         """The whole file.
 
@@ -196,24 +200,42 @@ def publish(path: Path, data: bytes, mode: int = 0o600) -> None:
 
     Raises `Conflict`: OUTPUT_EXISTS, OUTPUT_INVALID (the folder is missing or a link), WRITE_FAILED.
     """
-    taken = Conflict(Reason.OUTPUT_EXISTS, "the output is there already", at=shown(path.name))
     with _folder(path) as folder:
-        if _status(path.name, folder):
-            raise taken
-        with _temporary(folder, data, mode) as temporary:
-            try:
-                os.link(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-            except FileExistsError:
-                raise taken from None
-            except OSError as error:
-                if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
-                    raise OSError(error.errno, "the file system makes no hard link, which an exclusive output needs") from error
-                raise
+        if not _published(path.name, data, mode, folder):
+            raise Conflict(Reason.OUTPUT_EXISTS, "the output is there already", at=shown(path.name))
         try:
             os.fsync(folder)
         except OSError:  # not on the disk: then not there at all
             os.unlink(path.name, dir_fd=folder)
             raise
+
+
+def publish_each(place: Path, contents: Mapping[str, bytes], mode: int = 0o600) -> list[str]:
+    """Make files of one folder; afterwards every one is on the disk, whole. The names of those that were there, and stay as they are.
+
+    The folder is brought to the disk once, also where all were there: who made them may have died before. Raises
+    `Conflict` as `publish`; then some may be there, each of them whole.
+    """
+    with _folder(place / place.name) as folder:
+        there = [name for name, data in contents.items() if not _published(name, data, mode, folder)]
+        os.fsync(folder)
+    return there
+
+
+def _published(name: str, data: bytes, mode: int, folder: int) -> bool:
+    """Link the file, whole, into its folder, which is not brought to the disk yet; False where the name is taken."""
+    if _status(name, folder):
+        return False
+    with _temporary(folder, data, mode) as temporary:
+        try:
+            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+                raise OSError(error.errno, "the file system makes no hard link, which an exclusive output needs") from error
+            raise
+    return True
 
 
 def replace(path: Path, data: bytes, mode: int = 0o600) -> None:
