@@ -3,32 +3,34 @@
 core/ · project/ID/        one folder a shard, below a root that git ignores
     HEAD                   the id of a state; replaced atomically, after every object that it needs is on the disk
     objects/ID.json        the canonical bytes that the id is the digest of
-    lock                   one permanent file
+    lock                   one permanent file; beside the shards lies another, for who makes one
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.errors import Conflict, Invalid, Reason, Refused, SdaqfError, Unreadable
-from sdaqf_tasks.shards.records import OBJECT_ID, Kind, Shard, decode, shard
+from sdaqf_tasks.shards.records import OBJECT_ID, Kind, Shard, State, decode, shard
 
 OBJECT_BYTES = 33_554_432
 """Bytes that an object may have: a catalog's bound, and what its form adds."""
 
 HEAD_BYTES = 256
-_LOST = "Write the id of its last state into HEAD again; `sdaqf shard fsck` lists the states that nothing follows."
 KEPT = 100_000
 """Objects that one process keeps."""
 
+_LOST = "`sdaqf shard fsck` lists the states that nothing follows; write the id of the last one into HEAD."
+
 
 class ShardStore:
-    """One shard. `root` lies below `top`, and nothing between the two may be a link."""
+    """One shard. `root` lies below `top`, and nothing from there to an object may be a link: a repository can bring links."""
 
     def __init__(self, top: Path, root: str, which: Shard) -> None:
         self.top, self.root, self.shard = top, top / root, which
@@ -38,21 +40,25 @@ class ShardStore:
 
     @property
     def is_there(self) -> bool:
-        return os.path.lexists(self.folder / "HEAD")
+        """Whether the shard was created, also where its HEAD is lost. Raises `Unreadable` where a link leads to it."""
+        return self._is_made() and (os.path.lexists(self.folder / "HEAD") or self._has_history())
 
     def create(self, state_id: str, objects: Mapping[str, bytes]) -> None:
         """Make the shard, whose first state this is. Raises `Conflict`: SHARD_EXISTS, or as the writing does."""
+        self._verify_new()
         files.make_folder(self.folder / "objects", within=self.top)
-        with contextlib.suppress(Conflict):
-            files.publish(self.root / ".gitignore", b"*\n", mode=0o644)
-        if not (self.root / ".gitignore").is_file():
-            raise Conflict(Reason.WRITE_FAILED, "the folder of shards could not be hidden from git", at=".gitignore")
+        with files.Lock(self.root / "lock", 60):
+            files.sweep(self.root)
+            if not os.path.lexists(self.root / ".gitignore"):
+                files.publish(self.root / ".gitignore", b"*\n", mode=0o644)
         with self.lock(60):
-            if self.is_there:
-                raise Conflict(Reason.SHARD_EXISTS, f"{self.shard} is there already")
-            if {name for name in self.names() if name.startswith("SHARD-STATE-")} - {f"{state_id}.json"}:
-                raise Unreadable(Reason.OBJECT_MISSING, f"{self.shard} has states and no HEAD", todo=_LOST)
+            self._verify_new()
             self.advance(state_id, objects)
+
+    def _verify_new(self) -> None:
+        if self.is_there:
+            self.pointed()
+            raise Conflict(Reason.SHARD_EXISTS, f"{self.shard} is there already")
 
     @contextlib.contextmanager
     def lock(self, wait: float, report: Callable[[], object] = lambda: None) -> Iterator[None]:
@@ -66,23 +72,57 @@ class ShardStore:
             yield
 
     def verify_made(self) -> None:
-        if not (self.folder / "objects").is_dir():
+        """Raise `Refused`: NO_SHARD unless there are folders for it; `Unreadable` where they are links, or gone from under HEAD."""
+        if not self._is_made():
             raise Refused(Reason.NO_SHARD, f"{self.shard} has not been created", todo=f"sdaqf shard init --shard {self.shard}")
+
+    def _is_made(self) -> bool:
+        if _is_folder(self.top, self.folder / "objects"):
+            return True
+        if os.path.lexists(self.folder / "HEAD"):
+            raise Unreadable(Reason.OBJECT_MISSING, f"{self.shard} has a HEAD and no objects", at="objects", todo="Restore the folder.")
+        return False
+
+    def _has_history(self) -> bool:
+        """Whether there is a state that is no root, or that nobody can read: without a HEAD, it was lost. The making of a
+        shard that was interrupted leaves nothing but roots."""
+        for object_id in self.ids():
+            if object_id.startswith("SHARD-STATE-"):
+                try:
+                    state: State = self.get(object_id)
+                except SdaqfError:
+                    return True
+                if state.previous is not None:
+                    return True
+        return False
 
     def head(self) -> str:
-        """The id of the present state. Raises `Refused`: NO_SHARD; `Unreadable`: OBJECT_DAMAGED. Never empty (SH-7)."""
+        """The id of the present state, which is one of this shard. Raises as `pointed` and `get`. Never empty (SH-7)."""
+        state_id = self.pointed()
+        state: State = self.get(state_id)
+        if state.shard != self.shard:
+            raise Invalid(Reason.OBJECT_DAMAGED, f"HEAD of {self.shard} holds a state of {state.shard}", at="HEAD", todo="sdaqf shard fsck")
+        return state_id
+
+    def pointed(self) -> str:
+        """The id that HEAD holds. Raises `Refused`: NO_SHARD; `Unreadable`: OBJECT_MISSING, OBJECT_DAMAGED."""
         self.verify_made()
-        if not self.is_there:
-            if sum(name.startswith("SHARD-STATE-") for name in self.names()) > 1:  # of one alone, the making was interrupted
-                raise Unreadable(Reason.OBJECT_MISSING, f"{self.shard} has states and no HEAD", todo=_LOST)
+        if not os.path.lexists(self.folder / "HEAD"):
+            if self._has_history():
+                raise Unreadable(Reason.OBJECT_MISSING, f"{self.shard} has states and no HEAD", at="HEAD", todo=_LOST)
             raise Refused(Reason.NO_SHARD, f"{self.shard} has not been created", todo=f"sdaqf shard init --shard {self.shard}")
-        text = files.read_file(self.folder / "HEAD", HEAD_BYTES).decode("ascii", "replace")
+        try:
+            text = files.read_file(self.folder / "HEAD", HEAD_BYTES).decode("ascii", "replace")
+        except Unreadable as error:
+            raise Unreadable(Reason.OBJECT_DAMAGED, f"HEAD of {self.shard}: {error.message}", at="HEAD", todo=_LOST) from None
         if not text.endswith("\n") or not OBJECT_ID.fullmatch(text[:-1]) or not text.startswith("SHARD-STATE-"):
-            raise Unreadable(Reason.OBJECT_DAMAGED, f"HEAD of {self.shard} does not hold the id of a state", todo="sdaqf shard fsck")
+            raise Unreadable(Reason.OBJECT_DAMAGED, f"HEAD of {self.shard} does not hold the id of a state", at="HEAD", todo=_LOST)
         return text[:-1]
 
+    # ---- objects
+
     def get(self, object_id: str) -> Any:
-        """The object, held against its id. Raises `Unreadable`: OBJECT_MISSING; `Invalid`: OBJECT_DAMAGED."""
+        """The object, held against its id. Raises `Unreadable`: OBJECT_MISSING, OBJECT_DAMAGED; `Invalid`: OBJECT_DAMAGED."""
         if object_id not in self._kept:
             if len(self._kept) > KEPT:
                 self._kept.clear()
@@ -90,37 +130,56 @@ class ShardStore:
         return self._kept[object_id]
 
     def size(self, object_id: str) -> int:
-        return self._path(object_id).stat().st_size
+        """Bytes of the object, by its folder's entry alone. Raises `Unreadable`: OBJECT_MISSING."""
+        try:
+            return self._path(object_id).lstat().st_size
+        except OSError as error:
+            raise self._lost(object_id, Reason.OBJECT_MISSING, error.strerror or "missing") from None
 
     def advance(self, state_id: str, objects: Mapping[str, bytes]) -> None:
-        """Write the objects that are not there, then point HEAD at the state. For who holds the lock (SH-6)."""
-        for object_id, data in objects.items():
-            self._put(object_id, data)
-        files.replace(self.folder / "HEAD", state_id.encode("ascii") + b"\n")
+        """Write the objects that are not there, then point HEAD at the state. For who holds the lock (SH-6).
 
-    def _put(self, object_id: str, data: bytes) -> None:
-        """Keep an object. One that is there already stays; a damaged one is made again."""
+        An object that is there stays; a damaged one is made again. Raises `Conflict`: then HEAD is what it was.
+        """
+        head, place = self.folder / "HEAD", self.folder / "objects"
+        contents = {f"{object_id}.json": data for object_id, data in objects.items()}
+        for name in files.publish_each(place, contents):
+            if not self._is_intact(name, contents[name]):
+                files.replace(place / name, contents[name])
+        before = files.read_file(head, HEAD_BYTES) if os.path.lexists(head) else None
         try:
-            files.publish(self._path(object_id), data)
-        except Conflict as error:
-            if error.reason is not Reason.OUTPUT_EXISTS:
-                raise
-            try:
-                intact = self._bytes(object_id) == data
-            except SdaqfError:
-                intact = False
-            if not intact:
-                files.replace(self._path(object_id), data)
+            files.replace(head, state_id.encode("ascii") + b"\n")
+        except Conflict:  # where only its folder did not come to the disk, it is the new one
+            with contextlib.suppress(SdaqfError, OSError):
+                if before is None:
+                    head.unlink()
+                elif files.read_file(head, HEAD_BYTES) != before:
+                    files.replace(head, before)
+            raise
 
-    def names(self) -> Iterator[str]:
-        """The names of all files that lie among the objects."""
-        yield from sorted(path.name for path in (self.folder / "objects").iterdir())
+    def _is_intact(self, name: str, data: bytes) -> bool:
+        try:
+            return self._bytes(name.removesuffix(".json")) == data
+        except SdaqfError:
+            return False
+
+    def names(self) -> list[str]:
+        """The names of all files that lie among the objects, ascending."""
+        try:
+            return sorted(path.name for path in (self.folder / "objects").iterdir())
+        except OSError as error:
+            raise _closed(Path("objects"), f"cannot be listed: {error.strerror}") from None
+
+    def ids(self) -> list[str]:
+        """The ids that those files are called after, of those that are called after any."""
+        found = (name.removesuffix(".json") for name in self.names() if name.endswith(".json"))
+        return [object_id for object_id in found if OBJECT_ID.fullmatch(object_id)]
 
     def remove(self, object_id: str) -> int:
         """Take an object away; its bytes. For who holds the lock."""
         path = self._path(object_id)
-        size = path.lstat().st_size
         try:
+            size = path.lstat().st_size
             path.unlink()
         except OSError as error:
             raise Conflict(Reason.WRITE_FAILED, f"the system refused to remove it: {error.strerror}", at=files.shown(path.name)) from error
@@ -128,23 +187,54 @@ class ShardStore:
 
     def _path(self, object_id: str) -> Path:
         if not OBJECT_ID.fullmatch(object_id):
-            raise Invalid(Reason.OBJECT_DAMAGED, "an object names another one by what is no id", todo="sdaqf shard fsck")
+            raise Invalid(Reason.OBJECT_DAMAGED, f"{files.shown(object_id)[:80]} is the id of no object", todo="sdaqf shard fsck")
         return self.folder / "objects" / f"{object_id}.json"
 
     def _bytes(self, object_id: str) -> bytes:
         try:
             return files.read_file(self._path(object_id), OBJECT_BYTES)
         except Unreadable as error:
-            message = f"the object {object_id[:24]}… of {self.shard} cannot be read: {error.message}"
-            raise Unreadable(Reason.OBJECT_MISSING, message, todo="sdaqf shard fsck") from None
+            missing = error.reason is Reason.MISSING_OR_UNREADABLE
+            raise self._lost(object_id, Reason.OBJECT_MISSING if missing else Reason.OBJECT_DAMAGED, error.message) from None
+
+    def _lost(self, object_id: str, reason: Reason, why: str) -> Unreadable:
+        message = f"the object {object_id[:24]}… of {self.shard} cannot be read: {why}"
+        return Unreadable(reason, message, at=object_id, todo="sdaqf shard fsck")
 
 
 def shards_there(top: Path, root: str) -> list[Shard]:
-    """The shards that were created below the root: core first, projects by id."""
-    found = [shard("core")] if ShardStore(top, root, shard("core")).is_there else []
-    projects = top / root / "project"
-    for path in sorted(projects.iterdir()) if projects.is_dir() else ():
-        with contextlib.suppress(Refused):
-            if ShardStore(top, root, which := shard(f"project:{path.name}")).is_there:
-                found.append(which)
+    """The shards that were created below the root, damaged ones among them: core first, projects by id.
+
+    Raises `Unreadable` where the root is behind a link.
+    """
+    folder = top / root / "project"
+    projects = sorted(path.name for path in folder.iterdir()) if _is_folder(top, folder) else ()
+    found = []
+    for name in ("core", *(f"project:{each}" for each in projects)):
+        with contextlib.suppress(Refused):  # no name of a shard
+            which = shard(name)
+            try:
+                there = ShardStore(top, root, which).is_there
+            except Unreadable:
+                there = True
+            found += [which] * there
     return found
+
+
+def _is_folder(top: Path, folder: Path) -> bool:
+    """Whether the folder is there. Raises `Unreadable` where it, or one between it and `top`, is a link or no folder."""
+    path = folder.relative_to(top)
+    for place in (*reversed(path.parents[:-1]), path):
+        try:
+            mode = (top / place).lstat().st_mode
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _closed(place, f"cannot be read: {error.strerror}") from None
+        if not stat.S_ISDIR(mode):
+            raise _closed(place, "is a link or no folder, and no shard is looked for behind it")
+    return True
+
+
+def _closed(place: Path, why: str) -> Unreadable:
+    return Unreadable(Reason.MISSING_OR_UNREADABLE, why, at=files.shown(place.as_posix()), todo="Make it a folder, or remove it.")

@@ -23,6 +23,7 @@ from sdaqf_tasks.formats.records import END, Ranked, is_path, is_secret_shaped, 
 SPECS, EXAMPLES, TOKENS, PATTERNS, PROVENANCE, PARENTS = 8, 12, 24, 16, 16, 4
 """Source specs of a command; and of a record: examples, retained tokens and patterns, provenance entries, levels of parents."""
 
+SPEC_CHARACTERS = 400
 REGION_LINES, REGION_BYTES, SOURCE_FILE_BYTES = 96, 16_384, 2_097_152
 CATALOG_RECORDS, CATALOG_BYTES = 4_096, 16_777_216
 COLLECTED = 32
@@ -178,7 +179,7 @@ def shard(text: str) -> Shard:
 class Source(Object, frozen=True, kw_only=True):
     """One example: lines of a file, 1-based and inclusive, with the digests of the whole file and of those lines."""
 
-    spec: Annotated[str, Meta(min_length=1, max_length=400)]
+    spec: Annotated[str, Meta(min_length=1, max_length=SPEC_CHARACTERS)]
     path: Annotated[str, Meta(min_length=1, max_length=240)]
     line_start: Annotated[int, Meta(ge=1, le=1_000_000)]
     line_end: Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -408,6 +409,7 @@ def verify(record: Abstraction) -> None:
     expected = consensus(record.normaliser, record.retained_patterns, record.retained_tokens)
     must(record.consensus_hash == expected, "is not the digest of the retained features", "consensus_hash")
     must(record.parent != record.concept_id, "is the record itself", "parent")
+    must(record.lineage_id.rpartition(":")[2] == record.concept_id, "is that of another concept", "lineage_id")
     must(record.first_revision <= record.last_revision, "is after the last", "first_revision")
     must(not record.provenance_dropped or len(record.provenance) == PROVENANCE, "entries were dropped too early", "provenance_dropped")
     for names in ("retained_tokens", "retained_patterns"):
@@ -456,7 +458,7 @@ def concept(text: str) -> str:
 
 def decode(object_id: str, data: bytes) -> Any:
     """The object of that id. Raises `Invalid`: OBJECT_DAMAGED where the bytes are not the canonical ones of that id (SH-7)."""
-    damaged = functools.partial(Invalid, Reason.OBJECT_DAMAGED, todo="sdaqf shard fsck")
+    damaged = functools.partial(Invalid, Reason.OBJECT_DAMAGED, at=object_id, todo="sdaqf shard fsck")
     name, _, digest = object_id.removeprefix("SHARD-").partition("-")
     if name not in TYPES or canonical.digest(data) != digest:
         raise damaged(f"the object {object_id[:24]}… is not what its name says")
