@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from sdaqf_tasks.disk.shard_store import shards_there
-from sdaqf_tasks.errors import Reason, Refused, SdaqfError
+from sdaqf_tasks.disk import files
+from sdaqf_tasks.disk.shard_store import ShardStore, shards_there
+from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable
 from sdaqf_tasks.flow.drift import stands
 from sdaqf_tasks.flow.project import Project
 from sdaqf_tasks.flow.shards import Workbench, where
@@ -18,7 +19,7 @@ from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.shards import replay
 from sdaqf_tasks.shards.desk import Desk
 from sdaqf_tasks.shards.lookup import Query, lookup
-from sdaqf_tasks.shards.records import CORE, Abstraction, Front, Kind, Operation, Source, Text, Trust
+from sdaqf_tasks.shards.records import CORE, Abstraction, Kind, Operation, Source, State, Text, Trust
 from sdaqf_tasks.world import lines
 
 View = dict[str, Any]
@@ -172,45 +173,66 @@ def support(bench: Workbench, query: Query) -> View:
     desk = bench.desk()
     core: Mapping[str, Abstraction] | None = None
     if bench.shard.kind is not Kind.CORE:
-        core = {}
-        if str(CORE) in listing(bench.project):
-            core = Workbench(bench.project, CORE, Front.CLI).desk().all_live
+        store = ShardStore(bench.project.top, bench.project.settings.shards, CORE)
+        core = Desk(store.head(), store).all_live if store.is_there else {}
     found = lookup(query, desk.all_live, desk.decisions, core, drifted(bench))
     return {**where(desk), "references": [_plain(reference) for reference in found]}
 
 
 def fsck(bench: Workbench) -> View:
-    """Everything that is wrong with the shard, at once (SH-9). Holds its lock, so that no writer looks like damage."""
-    store = bench.store
+    """Everything that is wrong with the shard, at once (SH-9). Holds its lock, so that no writer looks like damage.
+
+    Where HEAD leads nowhere, `tips` are the states that it may have held: those that no other state follows.
+    """
+    store, known = _anew(bench), set[str]()
     with store.lock(60):
-        head = store.head()
-        defects = [defect._asdict() for defect in replay.audit(head, store.shard, store)]
-        known, _ = replay.reachable(head, store)
-        extra = sorted({*store.names()} - {f"{object_id}.json" for object_id in known})
-        for name in extra:
+        try:
+            head = store.pointed()
+            known, _ = replay.reachable(head, store)
+            defects = [defect._asdict() for defect in replay.audit(head, store.shard, store)]
+        except Unreadable as error:
+            defects = [_defect("HEAD", error)]
+        extra, states = [object_id for object_id in store.ids() if object_id not in known], dict[str, State]()
+        for object_id in extra:
             try:
-                store.get(name.removesuffix(".json"))
+                found = store.get(object_id)
+                states |= {object_id: found} if isinstance(found, State) else {}
             except SdaqfError as error:
-                defects.append({"code": error.reason.value, "place": name[:100], "message": error.message})
+                defects.append(_defect(object_id, error))
+        ours = {f"{object_id}.json" for object_id in store.ids()}
+        strange = {"code": Reason.OBJECT_DAMAGED.value, "message": "is called like no object"}
+        defects.extend({**strange, "place": files.shown(name)[:100]} for name in store.names() if name not in ours)
     shard = {"kind": store.shard.kind.value, "id": store.shard.id}
-    return {"shard": shard, "objects": len(known), "unreachable": len(extra), "defects": defects, "not_checked": list(replay.NOT_LOOKED_AT)}
+    tips = sorted(states.keys() - {state.previous for state in states.values()}) if len(known) < 2 else []
+    counts = {"objects": len(known), "unreachable": len(extra)}
+    return {"shard": shard, **counts, "defects": defects, "tips": tips, "not_checked": list(replay.NOT_LOOKED_AT)}
+
+
+def _defect(place: str, error: SdaqfError) -> dict[str, Any]:
+    return {"code": error.reason.value, "place": place, "message": error.message}
+
+
+def _anew(bench: Workbench) -> ShardStore:
+    """The shard as it is on the disk, whatever this process remembers of it."""
+    return ShardStore(bench.project.top, bench.project.settings.shards, bench.shard)
 
 
 def collect(bench: Workbench) -> View:
     """Remove the objects that HEAD does not lead to."""
-    store = bench.store
+    store = _anew(bench)
     with store.lock(60):
         known, defects = replay.reachable(store.head(), store)
         if defects:
             raise Refused(Reason.OBJECT_DAMAGED, "the shard is damaged, and nothing is removed from it", todo="sdaqf shard fsck")
-        names = [name.removesuffix(".json") for name in store.names() if name.startswith("SHARD-")]
-        size = sum(store.remove(object_id) for object_id in names if object_id not in known)
-    return {"removed": sum(object_id not in known for object_id in names), "bytes": size}
+        spare = [object_id for object_id in store.ids() if object_id not in known]
+        size = sum(map(store.remove, spare))
+    return {"removed": len(spare), "bytes": size}
 
 
 def verify(bench: Workbench) -> View:
     """Recompute the chain from its root (section 8)."""
-    desk = bench.desk()
+    store = _anew(bench)
+    desk = Desk(store.head(), store)
     return {**where(desk), **replay.replay(desk)._asdict()}
 
 

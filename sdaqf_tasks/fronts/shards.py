@@ -320,8 +320,10 @@ def _lookup_lines(found: View) -> Iterator[str]:
 
 def _fsck_lines(found: View) -> Iterator[str]:
     yield from (f"{defect['place']}  {defect['code']}  {defect['message']}" for defect in found["defects"])
-    spare = f"; {found['unreachable']} that nothing leads to: sdaqf shard gc" if found["unreachable"] else ""
+    gc = "" if found["defects"] else ": sdaqf shard gc"
+    spare = f"; {found['unreachable']} that nothing leads to{gc}" if found["unreachable"] else ""
     yield f"{_name(found)}: {_count(found['objects'], 'object')}, {_count(len(found['defects']), 'defect')}{spare}"
+    yield from (f"  nothing follows {each}" for each in found["tips"])
     yield from (f"  not checked: {each}" for each in found["not_checked"])
 
 

@@ -40,11 +40,11 @@ class Objects(Protocol):
 
 
 class Desk:
-    """A state, and what it points to."""
+    """A state, and what it points to. `state` is what to take it for, where that is not what its id says."""
 
-    def __init__(self, state_id: str, objects: Objects) -> None:
+    def __init__(self, state_id: str, objects: Objects, state: State | None = None) -> None:
         self.state_id, self.objects = state_id, objects
-        self.state: State = objects.get(state_id)
+        self.state: State = state or objects.get(state_id)
 
     @property
     def shard(self) -> Shard:
@@ -111,7 +111,7 @@ class Desk:
     def without(self, concept: str) -> Desk:
         """The same desk, had this record not been staged."""
         rest = {name: held for name, held in self.staged.records.items() if name != concept}
-        other = Desk(self.state_id, self.objects)
+        other = Desk(self.state_id, self.objects, self.state)
         other.__dict__["staged"] = replace(self.staged, records=rest)
         return other
 
@@ -152,12 +152,14 @@ class Desk:
 
     def verify_room(self, changed: Mapping[str, Abstraction]) -> None:
         """Raise `Refused` where live and staged and changed records together are too many or too large: CATALOG_FULL, CATALOG_TOO_LARGE."""
+        # A bucket is {"concept":record,…}: four bytes more a record, and one more a bucket.
         touched = {concept: held for concept, held in self.staged.records.items() if concept not in changed}
         digits = {bucket_of(concept) for concept in (*touched, *changed)}
         live = {concept: record for each in digits for concept, record in self.bucket(each).items()}
-        replaced = sum(_bytes(live[concept]) for concept in (*touched, *changed) if concept in live)
+        replaced = sum(len(concept) + 4 + _bytes(live[concept]) for concept in (*touched, *changed) if concept in live)
         added = sum(map(self.objects.size, touched.values())) + sum(map(_bytes, changed.values()))
-        total = sum(map(self.objects.size, self.catalog.records.values())) - replaced + added
+        framed = sum(len(concept) + 4 for concept in (*touched, *changed)) + len(digits - self.catalog.records.keys())
+        total = sum(map(self.objects.size, self.catalog.records.values())) - replaced + added + framed
         if total > CATALOG_BYTES:
             raise Refused(Reason.CATALOG_TOO_LARGE, f"the records would take {total} bytes; at most {CATALOG_BYTES} are kept")
         count = len(self.catalog.lineages) + sum(concept not in live for concept in (*touched, *changed))

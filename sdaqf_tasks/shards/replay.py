@@ -6,10 +6,14 @@ audit(...)       what the objects say of one another, all faults at once
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from sdaqf_tasks.errors import Invalid, Refused, SdaqfError
+from msgspec.structs import replace
+
+from sdaqf_tasks.errors import Invalid, Reason, Refused, SdaqfError
 from sdaqf_tasks.shards import commands, normalise, session
 from sdaqf_tasks.shards.desk import Desk, Objects
 from sdaqf_tasks.shards.records import Abstraction, Catalog, Decision, Event, Shard, Staged, State, bucket_of, verify
@@ -109,8 +113,9 @@ def audit(head: str, which: Shard, objects: Objects) -> list[Defect]:
     damaged = {defect.place for defect in defects}
     for object_id in sorted(seen - damaged):
         defects.extend(Defect("inconsistent", object_id, message) for message in _faults(object_id, which, objects))
-    if not damaged:
-        defects.extend(Defect("inconsistent", head, message) for message in _refusals(Desk(head, objects)))
+    if head not in damaged:
+        for desk in _live_and_saved(Desk(head, objects), damaged):
+            defects.extend(Defect("inconsistent", *found) for found in _mismatches(desk, damaged))
     return sorted(defects, key=lambda defect: (defect.place, defect.message))
 
 
@@ -121,6 +126,11 @@ def _faults(object_id: str, which: Shard, objects: Objects) -> Iterator[str]:
             yield f"is a state of {value.shard}"
         if (value.staged is None) != (value.session is None):
             yield "has staged work without a session, or a session without any"
+    elif isinstance(value, Staged):
+        for name, held in value.records.items():
+            with contextlib.suppress(SdaqfError):  # then it is named itself
+                if objects.get(held).concept_id != name:
+                    yield f"{name}: is the record of {objects.get(held).concept_id}"
     elif isinstance(value, Abstraction):
         yield from _invalid(value)
     elif isinstance(value, dict):
@@ -138,20 +148,55 @@ def _invalid(record: Abstraction) -> Iterable[str]:
     return ()
 
 
-def _refusals(desk: Desk) -> Iterator[str]:
-    """What relates the records of one state: buckets, lineages, parents, room, the records that decisions pin."""
-    for digits, bucket in ((digits, desk.bucket(digits)) for digits in desk.catalog.records):
-        yield from (f"{name} is in bucket {digits}" for name in bucket if bucket_of(name) != digits)
-    for name, record in desk.all_live.items():
-        if desk.catalog.lineages.get(record.lineage_id) != record.lineage_version:
-            yield f"{name}: its version is not its lineage's highest"
+def _live_and_saved(desk: Desk, damaged: Container[str]) -> Iterator[Desk]:
+    """The state, and as it would be after a revert; of both only what is not damaged."""
+    if desk.state.live not in damaged and desk.state.staged not in damaged:
+        yield desk
+    if desk.state.saved not in (None, desk.state.live) and desk.state.saved not in damaged:
+        yield Desk(desk.state_id, desk.objects, replace(desk.state, live=desk.state.saved, session=None, staged=None))
+
+
+def _mismatches(desk: Desk, damaged: Container[str]) -> Iterator[tuple[str, str]]:
+    """What is wrong between the records of one catalog, and where. What cannot be read has been named already."""
+    intact = {digits: held for digits, held in desk.catalog.records.items() if held not in damaged}
+    live: dict[str, Abstraction] = {}
+    for digits, held in intact.items():
+        yield from ((held, f"{name} is in bucket {digits}") for name in desk.bucket(digits) if bucket_of(name) != digits)
+        live |= desk.bucket(digits)
+    staged = {name: record for name, held in desk.staged.records.items() if held not in damaged and (record := desk.objects.get(held))}
+
+    owners, highest = Counter(record.lineage_id for record in live.values()), desk.catalog.lineages
+    for name, record in live.items():
+        if highest.get(record.lineage_id) != record.lineage_version:
+            yield desk.state.live, f"{name}: its version is not its lineage's highest"
+        if owners[record.lineage_id] > 1:
+            yield desk.state.live, f"{name}: its lineage is that of another record too"
+    if len(intact) == len(desk.catalog.records):
+        yield from ((desk.state.live, f"{lineage} is the lineage of no record") for lineage in sorted(highest.keys() - owners))
+    for name, record in staged.items():
+        if record.lineage_version != highest.get(record.lineage_id, 0) + 1:
+            yield desk.state.staged or "", f"{name}: its version is not the next one of its lineage"
+
+    for name in sorted({*live, *staged}):
+        yield from ((desk.state_id, message) for message in _refused(desk.verify_chains, [name]))
+    yield from ((desk.state_id, message) for message in _refused(desk.verify_room, {}))
+    for name, decided in {**desk.catalog.decisions, **desk.staged.decisions}.items():
+        if decided and decided not in damaged:
+            yield from ((decided, message) for message in _refused(_verify_decision, desk, name, desk.objects.get(decided)))
+
+
+def _refused(verify: Callable[..., None], *arguments: Any) -> Iterator[str]:
+    """Why it does not hold, if what it asks for can be read."""
     try:
-        desk.verify_chains((*desk.all_live, *desk.staged.records))
-        desk.verify_room({})
+        verify(*arguments)
     except Refused as error:
         yield error.message
-    for name in {*desk.catalog.decisions, *desk.staged.decisions}:
-        decision: Decision | None = desk.decision(name)
-        pin = decision.local if decision else None
-        if decision and (decision.source.concept_id != name or (pin and desk.record(pin.concept_id) is None)):
-            yield f"the decision about core:{name} pins what is not there"
+    except SdaqfError:
+        return
+
+
+def _verify_decision(desk: Desk, name: str, decision: Decision) -> None:
+    if decision.source.concept_id != name:
+        raise Refused(Reason.CONTRACT_INVALID, f"is kept as the decision about core:{name}, and is about {decision.source.concept_id}")
+    if decision.local and desk.record(decision.local.concept_id) is None:
+        raise Refused(Reason.CONTRACT_INVALID, f"the decision about core:{name} pins {decision.local.concept_id}, which is not there")
