@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from sdaqf_tasks.errors import Reason, Refused
 from sdaqf_tasks.formats.records import is_secret_shaped
-from sdaqf_tasks.shards.records import LARGEST, SPECS, Category, Choice, Shard, Tier, Trust, concept, shard
+from sdaqf_tasks.shards.records import LARGEST, SPEC_CHARACTERS, SPECS, Category, Choice, Shard, Tier, Trust, concept, shard
 
-COMMAND_BYTES = 65_536
+COMMAND_CHARACTERS = 65_536
 
 TIERS = {tier.value: tier for tier in Tier} | {"idiom": Tier.CONVENTION, "mechanism": Tier.LOGIC}
 CATEGORIES = {category.value: category for category in Category} | {
@@ -115,8 +115,8 @@ _PARTS = re.compile(r'\s*(?:(statement:"(?:[^"\\]|\\.){0,6100}"?)(?=\s|$)|(\S+))
 
 def name_of(line: str) -> str:
     """The control word or the sigil (`/merge_abstractions`) that a line begins with. Raises `Refused`: INVALID_COMMAND."""
-    if len(line) > COMMAND_BYTES:
-        raise _malformed(f"a command has at most {COMMAND_BYTES} characters")
+    if len(line) > COMMAND_CHARACTERS:
+        raise _malformed(f"a command has at most {COMMAND_CHARACTERS} characters")
     words = line.split(maxsplit=2)
     first = words[0] if words else ""
     if first in SIGILS:
@@ -131,7 +131,18 @@ def name_of(line: str) -> str:
 
 
 def parse(line: str) -> Command:
-    """The command. Raises `Refused`: INVALID_COMMAND, INVALID_CONCEPT, INVALID_SHARD, TOO_MANY_SOURCES, SECRET_SHAPED_TEXT."""
+    """The command.
+
+    Raises `Refused`: INVALID_COMMAND, INVALID_CONCEPT, INVALID_REGION, INVALID_SHARD, TOO_MANY_SOURCES; SECRET_SHAPED_TEXT,
+    for its canonical spelling is kept.
+    """
+    command = _parsed(line)
+    if is_secret_shaped(str(command)):
+        raise Refused(Reason.SECRET_SHAPED_TEXT, "the command holds what looks like a key or a token")
+    return command
+
+
+def _parsed(line: str) -> Command:
     name = name_of(line)
     if name in SIGILS:
         return SIGILS[name]([found[1] or found[2] for found in _PARTS.finditer(line)][1:])
@@ -150,6 +161,8 @@ def _distil(words: list[str]) -> Distil:
     name, *specs = rest
     if len(specs) > SPECS:
         raise Refused(Reason.TOO_MANY_SOURCES, f"{len(specs)} sources; a command takes at most {SPECS}")
+    if max(map(len, specs)) > SPEC_CHARACTERS:
+        raise Refused(Reason.INVALID_REGION, f"a source has at most {SPEC_CHARACTERS} characters")
     parent = concept(options["parent"]) if "parent" in options else None
     tier, category = _of(TIERS, options, "tier", Tier.PATTERN), _of(CATEGORIES, options, "category", Category.STRUCTURAL)
     return Distil(concept(name), tier, category, parent, _statement(options.get("statement", '""')), tuple(specs))
@@ -162,8 +175,6 @@ def _statement(text: str) -> str:
         said = None
     if not isinstance(said, str) or len(said) > 500 or "\0" in said or (said and not said.strip()) or not _is_text(said):
         raise _malformed("statement: takes a JSON string of at most 500 characters", todo='Write for example: statement:"What it says."')
-    if is_secret_shaped(said):
-        raise Refused(Reason.SECRET_SHAPED_TEXT, "the statement looks like a key or a token")
     return said
 
 
