@@ -110,9 +110,7 @@ class Workbench:
         if isinstance(command, Merge) and command.shard != self.shard:
             return Given(foreign=self.foreign(command.shard, command.source))
         if isinstance(command, Import):
-            if not set(command.names) <= files.keys():
-                raise Refused(Reason.INVALID_COMMAND, "files are imported at the command line", todo="sdaqf shard import FILE…")
-            return Given(files={name: files[name] for name in command.names})
+            return Given(files={name: files[name] for name in command.names if name in files})
         return Given()
 
     def foreign(self, which: Shard, name: str) -> Foreign | None:

@@ -14,12 +14,13 @@ from msgspec.structs import replace
 
 from sdaqf_tasks.errors import Invalid, Malformed, Reason, Refused
 from sdaqf_tasks.formats import canonical
-from sdaqf_tasks.formats.records import must
+from sdaqf_tasks.formats.records import is_secret_shaped, must
 from sdaqf_tasks.shards.commands import Collect, Distil, Import, Mark, Merge, Reuse
 from sdaqf_tasks.shards.desk import Desk
 from sdaqf_tasks.shards.distill import Example, consensus_of
 from sdaqf_tasks.shards.records import (
     COLLECTED,
+    CORE,
     EXAMPLES,
     Abstraction,
     Choice,
@@ -135,6 +136,14 @@ def _not_found(what: str) -> Refused:
     return Refused(Reason.ABSTRACTION_NOT_FOUND, what)
 
 
+def _foreign(given: Given, which: Shard, name: str) -> Abstraction:
+    """The live record of another shard that a command names."""
+    record = given.foreign.record if given.foreign and given.foreign.shard == which else None
+    if record is None or record.concept_id != name:
+        raise _not_found(f"{which} has no live {name}")
+    return record
+
+
 # ---- reuse (section 4) ----------------------------------------------------------------------------------------------
 
 
@@ -145,9 +154,7 @@ def reuse(desk: Desk, command: Reuse, front: Front, given: Given) -> Change:
         if held is None:
             raise Refused(Reason.REUSE_DECISION_NOT_FOUND, f"there is no decision about core:{command.source}")
         return Change(decisions={command.source: None}, answer={"abstractionReuse": {"decision": "withdraw", "source": command.source}})
-    source = given.foreign.record if given.foreign else None
-    if source is None:
-        raise _not_found(f"core has no live {command.source}")
+    source = _foreign(given, CORE, command.source)
     local = desk.record(command.local or command.source)
     if command.choice is Choice.ADOPT and local and not local.compatible(source):
         raise Refused(Reason.CONFLICT_NEEDS_CHOICE, f"the local {command.source} says something else than core's")
@@ -156,7 +163,8 @@ def reuse(desk: Desk, command: Reuse, front: Front, given: Given) -> Change:
     records = {}
     if local:
         operation = Operation(f"reuse_{command.choice.value}")
-        marked = _marked(desk, local, operation, source=f"core:{command.source}")
+        stamped = replace(local, last_revision=desk.state.revision + 1)
+        marked = _marked(desk, stamped, operation, source=f"core:{command.source}")
         records = {local.concept_id: marked}
     pinned = records[command.local].pin if command.local else None
     decision = Decision(decision=command.choice, source=source.pin, local=pinned)
@@ -181,7 +189,9 @@ def merge(desk: Desk, command: Merge, front: Front, given: Given) -> Change:
     else:
         made = replace(_united(into, source, trust), **_born(desk, command.target, into))
         trust, past = made.trust_class, into
-    made = replace(made, trust_class=Trust.EXPLORATORY if front is Front.MCP else trust)
+    # What an agent staged stays exploratory until a person accepts it: that others say the same does not raise it.
+    unaccepted = front is Front.MCP or (into is not None and into.trust_class is Trust.EXPLORATORY)
+    made = replace(made, trust_class=Trust.EXPLORATORY if unaccepted else trust)
     named = {"shard": str(command.shard), "lineage_id": source.lineage_id, "lineage_version": source.lineage_version}
     record = _written(made, past, operation, target, **named)
     ends = {"source": _end(command.shard, source), "destination": _end(target, record), "mergedIntoExisting": into is not None}
@@ -192,9 +202,7 @@ def _mergeable(desk: Desk, command: Merge, given: Given) -> tuple[Abstraction, S
     """The source record and the destination, once checks 1 to 6 of section 5 hold."""
     if command.shard == desk.shard:
         raise Refused(Reason.SELF_MERGE, f"{desk.shard} is the shard that is mounted")
-    source = given.foreign.record if given.foreign else None
-    if source is None:
-        raise _not_found(f"{command.shard} has no live {command.source}")
+    source = _foreign(given, command.shard, command.source)
     if source.trust_class is Trust.EXPLORATORY:
         raise Refused(Reason.EXPLORATORY_CONTENT, f"{command.source} of {command.shard} is exploratory")
     if source.decay_state is Decay.PRUNABLE:
@@ -252,10 +260,7 @@ def mark(desk: Desk, command: Mark, front: Front, given: Given) -> Change:
     before = desk.record(command.concept)
     if before is None:
         raise _not_found(f"{command.concept} is neither live nor staged")
-    if command.mode == "unprotect":
-        if before.decay_state is not Decay.PROTECTED:
-            raise _not_found(f"{command.concept} is not protected")
-    else:
+    if command.mode != "unprotect":
         _verify_unprotected(before)
     decay, operation = _MARKS[command.mode]
     reviewed = desk.state.revision + 1 if command.mode == "refresh" else before.last_review_revision
@@ -307,6 +312,8 @@ def take_in(desk: Desk, command: Import, front: Front, given: Given) -> Change:
     """Published records of other projects: trusted at most as this shard trusts its own, and never above their file."""
     records: dict[str, Abstraction] = {}
     notes: list[str] = []
+    if not set(command.names) <= given.files.keys():
+        raise Refused(Reason.INVALID_COMMAND, "files are imported at the command line", todo="sdaqf shard import FILE…")
     for name in command.names:
         record, filled = _imported(desk, name, given.files[name], front)
         before = records.get(record.concept_id) or desk.record(record.concept_id)
@@ -315,7 +322,8 @@ def take_in(desk: Desk, command: Import, front: Front, given: Given) -> Change:
         _verify_unprotected(before)
         if before:
             new = [each for each in record.provenance if each not in before.provenance]
-            kept = appended(before.provenance, before.provenance_dropped + record.provenance_dropped, *new)
+            kept = appended(before.provenance, before.provenance_dropped, *new)
+            kept["provenance_dropped"] = max(kept["provenance_dropped"], record.provenance_dropped)
             record = replace(record, first_revision=before.first_revision, **kept)
         records[record.concept_id] = record
         notes.extend(f"{name}: {each} filled in" for each in filled)
@@ -328,6 +336,7 @@ def _imported(desk: Desk, name: str, text: str, front: Front) -> tuple[Abstracti
     try:
         value = canonical.load(text.encode("utf-8"), IMPORT_BYTES)
         must(isinstance(value, dict) and isinstance(value.get("record"), dict), "not a published record", "record")
+        must(not is_secret_shaped(canonical.encode(value).decode()), "looks like a key or a token", reason=Reason.SECRET_SHAPED_TEXT)
         fields = dict(value["record"])
         named = concept(str(fields.get("concept_id", "")))
         missing = [key for key in ("lineage_id", "provenance") if not fields.get(key)]
@@ -338,7 +347,7 @@ def _imported(desk: Desk, name: str, text: str, front: Front) -> tuple[Abstracti
             fields |= {"provenance": [_backfilled(desk, fields)], "provenance_dropped": 0}
         record = msgspec.convert(fields, Abstraction)
         verify(record)
-    except (Invalid, Malformed) as error:
+    except (Invalid, Malformed, Refused) as error:
         raise type(error)(error.reason, error.message, at="/".join(filter(None, (name, error.where)))) from None
     except msgspec.ValidationError as error:
         raise Invalid(Reason.CONTRACT_INVALID, _placed(str(error)), at=f"{name}/record") from None
