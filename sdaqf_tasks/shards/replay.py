@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from sdaqf_tasks.errors import Invalid, Reason, Refused, SdaqfError
+from sdaqf_tasks.errors import Invalid, Malformed, Reason, Refused, SdaqfError
 from sdaqf_tasks.shards import commands, normalise, session
 from sdaqf_tasks.shards.desk import Desk, Objects
 from sdaqf_tasks.shards.records import Abstraction, Catalog, Decision, Event, Shard, Staged, State, bucket_of, verify
@@ -35,7 +35,7 @@ def replay(desk: Desk) -> Replayed:
     for index, state_id in enumerate(chain):
         try:
             expected = _recomputed(chain[index - 1] if index else None, state_id, desk.objects)
-        except (Refused, Invalid) as error:
+        except (Refused, Invalid, Malformed) as error:
             return Replayed(len(chain), replayed, index - replayed, f"{state_id}: its event is refused: {error.message}")
         if expected not in (None, state_id):
             return Replayed(len(chain), replayed, index - replayed, f"{state_id}: its event gives {expected}")
@@ -56,10 +56,12 @@ def _recomputed(previous: str | None, state_id: str, objects: Objects) -> str | 
 
 
 def _is_replayable(desk: Desk) -> bool:
-    """Whether program and normaliser of the event are those of this program."""
-    made = desk.event.command and commands.name_of(desk.event.command) == "/commit_abstractions"
-    versions = {record.normaliser for record in map(desk.staged_record, desk.staged.records) if record} if made else set()
-    return desk.event.program == session.PROGRAM and versions <= {normalise.VERSION}
+    """Whether the program of the event, and the normaliser of what it distilled, are those of this program."""
+    if desk.event.program != session.PROGRAM:
+        return False
+    command = commands.parse(desk.event.command) if desk.event.command else None
+    made = desk.staged_record(command.concept) if isinstance(command, commands.Distil) else None
+    return made is None or made.normaliser == normalise.VERSION
 
 
 # ---- looking a shard over -------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from sdaqf_tasks.errors import Reason, Refused
+from sdaqf_tasks.errors import Invalid, Reason, Refused
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.shards import commands, operations
 from sdaqf_tasks.shards.commands import SIGILS, Command, Word
@@ -44,6 +44,7 @@ from sdaqf_tasks.shards.records import (
     bucket_of,
     sealed,
     shard,
+    verify,
 )
 
 PROGRAM = "1"
@@ -135,6 +136,8 @@ def _accept(desk: Desk, command: Command, front: Front, given: Given, making: _M
 
 def _keep(desk: Desk, change: Change, making: _Making) -> tuple[dict[str, Any], Mapping[str, Any]]:
     """Stage a change, which has to fit: nothing that is staged can fail to commit."""
+    for record in change.records.values():
+        verify(record)
     desk.verify_parents(change.records)
     desk.verify_room(change.records)
     records = {name: making.keep(record) for name, record in change.records.items()}
@@ -148,16 +151,17 @@ def _drop(desk: Desk, command: Command, front: Front, given: Given, making: _Mak
     name = command.argument
     if name not in desk.staged.records:
         raise Refused(Reason.ABSTRACTION_NOT_FOUND, f"{name} is not staged")
-    rest = replace(desk.staged, records={other: held for other, held in desk.staged.records.items() if other != name})
-    if needing := _needing(desk, name):
+    without = desk.without(name)
+    if needing := _needing(desk, without, name):
         raise Refused(Reason.HAS_DEPENDENTS, f"staged work needs {name}: {', '.join(needing)}")
-    return {"staged": making.keep(rest)}, {"dropped": name}
+    without.verify_room({})
+    return {"staged": making.keep(without.staged)}, {"dropped": name}
 
 
-def _needing(desk: Desk, name: str) -> list[str]:
-    """The staged records whose parents would not hold without it, and the staged decisions that keep it."""
-    found, without, live = [], desk.without(name), desk.live(name)
-    for other in without.staged.records:
+def _needing(desk: Desk, without: Desk, name: str) -> list[str]:
+    """The records whose parents would not hold without it, live ones too, and the staged decisions that keep it."""
+    found, live = [], desk.live(name)
+    for other in {*desk.all_live, *without.staged.records}:
         try:
             without.verify_chains([other])
         except Refused:
@@ -246,18 +250,19 @@ def _inputs(given: Given, making: _Making) -> tuple[Input, ...]:
 
 
 def given_of(event: Event, objects: Objects) -> Given:
-    """What an event was given, from its inputs: for a replay."""
+    """What an event was given, from its inputs: for a replay. Raises `Invalid`: OBJECT_DAMAGED where one is not what its role says."""
     examples, foreign, files = [], None, {}
     for each in event.inputs:
-        kind, *words = each.role.split(" ")
         held = objects.get(each.id)
-        if kind == "example":
-            spec, path, first, last, sha256 = words
-            digest = canonical.digest(held.text.encode("utf-8"))
-            source = Source(spec=spec, path=path, line_start=int(first), line_end=int(last), sha256=sha256, text_sha256=digest)
-            examples.append(Example(source, held.text))
-        elif kind == "record":
-            foreign = Foreign(shard(words[0]), words[1], held)
-        else:
-            files[words[0]] = held.text
+        match each.role.split(" "), held:
+            case ["example", spec, path, first, last, sha256], Text(text=text) if first.isdecimal() and last.isdecimal():
+                digest = canonical.digest(text.encode("utf-8"))
+                source = Source(spec=spec, path=path, line_start=int(first), line_end=int(last), sha256=sha256, text_sha256=digest)
+                examples.append(Example(source, text))
+            case ["record", which, state], Abstraction():
+                foreign = Foreign(shard(which), state, held)
+            case ["file", name], Text(text=text):
+                files[name] = text
+            case _:
+                raise Invalid(Reason.OBJECT_DAMAGED, "an input of the event is not what its role says", todo="sdaqf shard fsck")
     return Given(tuple(examples), foreign, files)
