@@ -80,7 +80,8 @@ def read_records(paths: Sequence[Path]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for number, path in enumerate(paths, 1):
-        name = path.name if is_path(path.name) and path.name not in found else f"record-{number}.json"
+        names = (path.name, *(f"record-{free}.json" for free in range(number, number + len(paths))))
+        name = next(each for each in names if is_path(each) and each not in found)
         data = files.read_file(path, IMPORT_BYTES)
         try:
             found[name] = data.decode("utf-8")
