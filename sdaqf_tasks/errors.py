@@ -208,6 +208,8 @@ class SdaqfError(Exception):
         self.where = at if isinstance(at, str) else "/".join(str(step) for step in at)
         self.todo = todo if todo is not None else reason.todo
         self.excerpt = tuple(excerpt)
+        self.origin: object = None  # the job that was refused, of which `flow.blocked` makes a record
+        self.record = ""  # that record, in a line for people
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}" if self.where else self.message

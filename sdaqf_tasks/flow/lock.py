@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -80,14 +80,18 @@ def data(root: Root, path: str) -> bytes | None:
     try:
         return root.read(path, LOCK_BYTES)
     except Unreadable as error:
-        if not os.path.lexists(root.path / path):
+        if not root.has(path):
             return None
         todo = "Put a regular file in its place, or remove it."
         raise Unreadable(error.reason, f"the lock cannot be read: {error.message}", at=path, todo=todo) from None
 
 
-def verify(run: Run, manifest: ManifestFile, held: Sequence[Held], *, locked: bool) -> tuple[str, ...]:
+def verify(
+    run: Run, manifest: ManifestFile, held: Sequence[Held], *, locked: bool, story: Callable[[Difference], str]
+) -> tuple[str, ...]:
     """Refuse a manifest whose pinned texts are not those that were reviewed; a note where there is no lock.
+
+    `story` says what git knows of a difference.
 
     Raises `Refused`: CHANGED for a text that differs, LOCK_OUT_OF_DATE with the names, NO_LOCK where `locked`.
     """
@@ -100,7 +104,7 @@ def verify(run: Run, manifest: ManifestFile, held: Sequence[Held], *, locked: bo
         first = changed[0]
         others = f"; nor are {len(changed) - 1} others" if len(changed) > 1 else ""
         why = "" if first.code is Finding.CHANGED else f": {first.message}"
-        message = f"{first.pin.shown} is not the version that was reviewed{Stories(run, [first]).told(first)}{why}{others}"
+        message = f"{first.pin.shown} is not the version that was reviewed{story(first)}{why}{others}"
         only = shlex.quote(first.pin.path)
         raise Refused(Reason.CHANGED, message, todo=f"See it with: sdaqf check {manifest.name}   then: sdaqf lock --only {only}")
     if found:

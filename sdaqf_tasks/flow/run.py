@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
+from sdaqf_tasks.context.staleness import Difference
 from sdaqf_tasks.disk.files import Root
 from sdaqf_tasks.disk.reader import Reader
+from sdaqf_tasks.errors import SdaqfError
 from sdaqf_tasks.flow.project import ManifestFile, Project, Reading, now
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import Artifact, parse
@@ -90,23 +92,46 @@ class Run:
     def reader(self) -> Reader:
         return Reader(self.repository, self.owner)
 
+    def story(self, found: Difference) -> str:
+        """What git knows of a text that is not as reviewed, in a few words."""
+        from sdaqf_tasks.flow.stories import Stories
+
+        return Stories(self, [found]).told(found)
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         with self.store.lock(self.wait, lambda: self.report("waiting for another run")):
             yield
 
 
+class Log:
+    """What one job asked of the world outside, and what it was told: enough to do it again without that world."""
+
+    def __init__(self) -> None:
+        self.inputs: dict[str, str | None] = {}
+        self.reads: dict[tuple[RootScope, str, int], Observed | SdaqfError] = {}
+        self.trees: list[Tree] = []
+        self.stories: dict[str, str] = {}
+
+
 class Pass:
     """One stage's look at the world (`world.Sources`). The last look of the stage before serves as its first."""
 
-    def __init__(self, run: Run) -> None:
-        self._run, self._reader, self._first = run, run.reader(), True
+    def __init__(self, run: Run, log: Log | None = None) -> None:
+        self._run, self._reader, self._first, self._log = run, run.reader(), True, log or Log()
 
     def read(self, scope: RootScope, path: str, limit: int) -> Observed:
-        return self._reader.read(scope, path, limit)
+        key = scope, path, limit
+        try:
+            found = self._log.reads[key] = self._reader.read(*key)
+        except SdaqfError as error:
+            self._log.reads[key] = error
+            raise
+        return found
 
     def tree(self) -> Tree:
         if self._first:
             self._first = False
             return self._run.tree
-        return self._run.observe()
+        self._log.trees.append(self._run.observe())
+        return self._log.trees[-1]

@@ -21,12 +21,12 @@ from sdaqf_tasks.context.quality import quality
 from sdaqf_tasks.context.query import query
 from sdaqf_tasks.context.select import select, tied
 from sdaqf_tasks.context.snapshot import snapshot
-from sdaqf_tasks.context.staleness import expired, first_end, hidden_contradictions
+from sdaqf_tasks.context.staleness import Difference, expired, first_end, hidden_contradictions
 from sdaqf_tasks.disk.store import DOCUMENT, PROGRAM, Receipt
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable, reason_of
 from sdaqf_tasks.flow import lock
 from sdaqf_tasks.flow.project import Chain
-from sdaqf_tasks.flow.run import Pass, Run
+from sdaqf_tasks.flow.run import Log, Pass, Run
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import Artifact, render
 from sdaqf_tasks.formats.declaration import DEFAULT, Declaration
@@ -63,7 +63,8 @@ class Job:
     def __init__(self, run: Run, stage: Stage, chain: Chain) -> None:
         self.run, self.stage, self.chain = run, stage, chain
         self.manifest_file = run.project.manifest(chain.manifest)
-        self.sources = Pass(run)
+        self.log = Log()
+        self.sources = Pass(run, self.log)
 
     @property
     def declaration(self) -> Declaration:
@@ -71,16 +72,24 @@ class Job:
 
     def __getitem__(self, name: str) -> Artifact[Any]:
         """The artifact that the ref `name` of this chain points to."""
-        object_id = self.run.store.ref(ref_name(self.chain, name))
+        object_id = self._taken(name)
         if object_id is None:
             raise Refused(Reason.NOT_BUILT, f"{self.label}: there is no {name}")
         return self.run.load(object_id)
+
+    def _taken(self, name: str) -> str | None:
+        self.log.inputs[name] = self.run.store.ref(ref_name(self.chain, name))
+        return self.log.inputs[name]
+
+    def story(self, found: Difference) -> str:
+        self.log.stories[found.pin.place] = self.run.story(found)
+        return self.log.stories[found.pin.place]
 
     def inputs(self) -> dict[str, str]:
         """Every id and digest that the stage reads, as they are now (DESIGN, receipts)."""
         found: dict[str, str] = {}
         for name in self.stage.takes:
-            object_id = self.run.store.ref(ref_name(self.chain, name))
+            object_id = self._taken(name)
             if object_id is None:
                 raise Refused(Reason.NOT_BUILT, f"{self.label}: there is no {name} to make the {self.stage.makes} from")
             found[name] = object_id
@@ -94,7 +103,7 @@ class Job:
                 found["locked"] = "yes"  # what was built without a lock does not pass for reviewed
         if self.stage.observes:
             found[CANDIDATE] = canonical.digest(self.run.candidate.encode("ascii"))
-            found[OUTSIDE] = outside(self.run, self.declaration)
+            found[OUTSIDE] = outside(self.run, self.declaration, self.log)
         return found
 
     def verify_same_tree(self) -> None:
@@ -134,7 +143,7 @@ def _artifact(artifact: Artifact[Any], notes: tuple[str, ...] = (), until: str |
 
 def _manifest(job: Job) -> Made:
     compiled = compile_manifest(job.declaration, job.sources)
-    reviewed = lock.verify(job.run, job.manifest_file, compiled.held, locked=job.run.locked)
+    reviewed = lock.verify(job.run, job.manifest_file, compiled.held, locked=job.run.locked, story=job.story)
     required = [source for source in compiled.manifest.content.sources if source.required]
     _verify_unexpired(job, required)
     return _artifact(compiled.manifest, (*compiled.notes, *reviewed), first_end(required))
@@ -312,18 +321,25 @@ def run_stage(run: Run, stage: Stage, chain: Chain) -> Outcome:
                 object_id = run.store.ref(name) or ""
                 run.store.show(out, run.store.get(object_id))
                 return Outcome(stage.name, object_id, made=False)
-            job.verify_same_tree()
-            made = stage.run(job)
-            if job.inputs() != inputs:
-                raise Refused(Reason.CANDIDATE_MOVED, f"{job.label}: what {stage.name} reads changed while it ran")
+            made = execute(job, inputs)
             run.store.put(made.object_id, made.data)
             run.store.point(name, Receipt(inputs=inputs, output=made.object_id, until=made.until, program=PROGRAM))
             run.store.show(out, made.data)
-        except SdaqfError:
+        except SdaqfError as error:
+            error.origin = job
             with suppress(SdaqfError):  # what is told is the refusal, not that it could not be acted upon
                 withdraw(run, stage, chain)
             raise
         return Outcome(stage.name, made.object_id, made=True, notes=made.notes)
+
+
+def execute(job: Job, inputs: Mapping[str, str]) -> Made:
+    """Do what the stage does, and write nothing: a replay does the same in the world of its record."""
+    job.verify_same_tree()
+    made = job.stage.run(job)
+    if job.inputs() != inputs:
+        raise Refused(Reason.CANDIDATE_MOVED, f"{job.label}: what {job.stage.name} reads changed while it ran")
+    return made
 
 
 def withdraw(run: Run, stage: Stage, chain: Chain) -> None:
@@ -419,13 +435,13 @@ def _point(run: Run, name: str, content: str) -> None:
         run.store.point(name, Receipt(inputs={}, output=content, program=PROGRAM))
 
 
-def outside(run: Run, declaration: Declaration) -> str:
+def outside(run: Run, declaration: Declaration, log: Log | None = None) -> str:
     """The digest of every named file that is in no tree: scope, path, and SHA-256 or why it cannot be read (PIPELINE 4)."""
-    reader = run.reader()
+    look = Pass(run, log)
     found = []
     for scope, path in declaration.outside:
         try:
-            state = reader.read(scope, path, REFERENCE_BYTES).sha256
+            state = look.read(scope, path, REFERENCE_BYTES).sha256
         except Unreadable as error:
             state = error.reason.value
         found.append([scope.value, path, state])
