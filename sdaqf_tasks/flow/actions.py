@@ -14,7 +14,7 @@ from typing import Any
 from doit.exceptions import TaskFailed
 
 from sdaqf_tasks.errors import SdaqfError, printable
-from sdaqf_tasks.flow import build, report, stages
+from sdaqf_tasks.flow import blocked, build, report, stages
 from sdaqf_tasks.flow.project import Chain, Project
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.stages import BY_NAME, Job
@@ -108,4 +108,5 @@ def is_current(top: str, stage: str, manifest: str, query: str) -> bool:
 
 
 def _refused(error: SdaqfError, what: str) -> TaskFailed:
+    blocked.keep(error)
     return TaskFailed("\n".join(report.refusal(error, what)))

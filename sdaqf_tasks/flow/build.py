@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sdaqf_tasks.context.document import content_digest
 from sdaqf_tasks.errors import Conflict, Reason, Refused, SdaqfError
-from sdaqf_tasks.flow import stages
+from sdaqf_tasks.flow import blocked, stages
 from sdaqf_tasks.flow.project import Chain, ManifestFile
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.stages import BY_NAME, STAGES, Outcome, Stage
@@ -59,10 +59,16 @@ def build(
     """
     wanted = STAGES if until is None else stages.up_to(stages.BY_NAME[until])
     meant = asked(run, names)
-    stages.observe(run)
+    try:
+        stages.observe(run)
+    except SdaqfError as error:
+        blocked.keep(error)
+        raise
     results = []
     for manifest, queries in meant.items():
         for result in _manifest(run, manifest, queries, wanted):
+            if result.error:
+                blocked.keep(result.error)
             done(result)
             results.append(result)
     return results
@@ -105,6 +111,7 @@ def _manifest(run: Run, manifest: ManifestFile, queries: frozenset[str], wanted:
     try:
         declaration = run.reading(manifest).declaration
     except SdaqfError as error:
+        error.origin = stages.Job(run, STAGES[0], whole)
         with suppress(SdaqfError), run.lock():
             stages.withdraw(run, STAGES[0], whole)
         yield Result(whole, BLOCKED, error=error)
@@ -165,7 +172,9 @@ def attempt(run: Run, chain: Chain, wanted: Sequence[Stage]) -> list[Outcome]:
     except SdaqfError as error:
         if not _is_moved(run, error, told):
             raise
-        raise Refused(Reason.CANDIDATE_MOVED, f"the tree moved twice while it was read: {_named(run, before, looks)}") from None
+        moved = Refused(Reason.CANDIDATE_MOVED, f"the tree moved twice while it was read: {_named(run, before, looks)}")
+        moved.origin = error.origin
+        raise moved from None
     return [outcome for outcome in outcomes if BY_NAME[outcome.stage] in wanted]
 
 

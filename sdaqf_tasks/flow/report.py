@@ -23,6 +23,8 @@ def refusal(error: SdaqfError, what: str) -> Iterator[str]:
     yield f"  {printable(error.where)}: {printable(error.message)}" if error.where else f"  {printable(error.message)}"
     yield from (printable(line) for line in error.excerpt)
     yield f"  {printable(error.todo)}   ({error.reason.value})"
+    if error.record:
+        yield f"  {error.record}"
 
 
 def error_object(error: SdaqfError, operation: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -70,12 +70,15 @@ class Run:
         self._readings.clear()
 
     @property
+    def excludes(self) -> tuple[str, ...]:
+        """What the settings leave out of the tree, ascending."""
+        settings = self.project.settings
+        return tuple(sorted({*settings.exclude, *(["untracked:"] if settings.exclude_untracked else [])}))
+
+    @property
     def candidate(self) -> str:
         """One line that names the tree: what `refs/candidate` holds."""
-        settings = self.project.settings
-        excludes = sorted({*settings.exclude, *(["untracked:"] if settings.exclude_untracked else [])})
-        content = {"excludes": excludes, "git_head": self.tree.git_head, "repository_digest": self.tree.repository_digest}
-        return canonical.encode(content).decode("ascii")
+        return candidate(self.tree, self.excludes)
 
     def reading(self, manifest: ManifestFile) -> Reading:
         """What a manifest declares, read once a run."""
@@ -102,6 +105,11 @@ class Run:
     def lock(self) -> Iterator[None]:
         with self.store.lock(self.wait, lambda: self.report("waiting for another run")):
             yield
+
+
+def candidate(tree: Tree, excludes: Sequence[str]) -> str:
+    content = {"excludes": list(excludes), "git_head": tree.git_head, "repository_digest": tree.repository_digest}
+    return canonical.encode(content).decode("ascii")
 
 
 class Log:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from sdaqf_tasks.context import chain as whole_chain
@@ -65,6 +66,11 @@ class Job:
         self.manifest_file = run.project.manifest(chain.manifest)
         self.log = Log()
         self.sources = Pass(run, self.log)
+
+    @cached_property
+    def first_tree(self) -> Tree:
+        """The tree that the run observed before the job began."""
+        return self.run.tree
 
     @property
     def declaration(self) -> Declaration:
@@ -335,6 +341,7 @@ def run_stage(run: Run, stage: Stage, chain: Chain) -> Outcome:
 
 def execute(job: Job, inputs: Mapping[str, str]) -> Made:
     """Do what the stage does, and write nothing: a replay does the same in the world of its record."""
+    _ = job.first_tree
     job.verify_same_tree()
     made = job.stage.run(job)
     if job.inputs() != inputs:
@@ -360,7 +367,8 @@ def observe(run: Run) -> None:
     run.forget()
     try:
         _look(run)
-    except SdaqfError:
+    except SdaqfError as error:
+        error.origin = run
         if run.store.is_there:
             with suppress(SdaqfError), run.lock():
                 _withdraw_all(run, keep={})

@@ -1,0 +1,346 @@
+"""This module leaves a record of every refused stage, from which it can be refused again elsewhere (ABSTRACTIONS 8, PIPELINE 4).
+
+A record holds the world as the stage saw it: what it took, what it read, the tree, the clock, what git told, and the
+refusal. Bytes are kept once, by digest, to 8 MiB. What is the owner's is left out unless `SDAQF_EMBED_OWNER=1`: then only
+its digest is there. The id is the digest of the canonical record, and the file has its name:
+
+    build/blocked/YYYYMMDDThhmmssZ-PID/REPLAY-<hex>.json        mode 0600; the newest fifty stay
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from sdaqf_tasks.disk import files
+from sdaqf_tasks.disk.store import PROGRAM
+from sdaqf_tasks.errors import Conflict, SdaqfError, Unreadable
+from sdaqf_tasks.flow import lock
+from sdaqf_tasks.flow.project import now
+from sdaqf_tasks.flow.run import Run
+from sdaqf_tasks.flow.stages import Job
+from sdaqf_tasks.formats import canonical, globs, plain_yaml
+from sdaqf_tasks.formats.lockfile import LOCK_BYTES
+from sdaqf_tasks.formats.records import END, RootScope, Sensitivity
+from sdaqf_tasks.world import Observed, Tree
+
+EMBEDDED = 8_388_608
+"""Bytes of files that a record holds."""
+
+KEPT = 50
+RECORD_BYTES = 134_217_728
+REPLAY = "REPLAY-"
+OBSERVE = "observe"
+
+Hash = Annotated[str, Meta(pattern=f"^[0-9A-F]{{64}}{END}")]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A closed part of a record."""
+
+
+class Failure(_Part, frozen=True, kw_only=True):
+    """How something failed: the class of the error, and all that it says."""
+
+    kind: str
+    reason: str
+    message: str
+    where: str
+    todo: str
+    excerpt: tuple[str, ...]
+
+
+class Look(_Part, frozen=True, kw_only=True):
+    """A tree as it was observed; names are git's bytes, with NUL between them."""
+
+    git_head: str
+    repository_digest: str
+    committed: str
+    files: bytes
+    links: bytes
+    submodules: bytes
+    absent: bytes
+    untracked: bytes
+
+
+class Read(_Part, frozen=True, kw_only=True):
+    """A file that was read: its digest, or how the reading failed; neither where nothing was there."""
+
+    scope: RootScope
+    path: str
+    limit: int
+    sha256: Hash | None
+    failure: Failure | None
+
+
+class World(_Part, frozen=True, kw_only=True):
+    """What was outside. `trees`: the tree at the beginning, and each later look, null where it was the same."""
+
+    clock: str
+    locked: bool
+    owner: bool
+    excludes: tuple[str, ...]
+    trees: tuple[Look | None, ...]
+    reads: tuple[Read, ...]
+    declared: tuple[Read, ...]
+    stories: dict[str, str]
+    failure: Failure | None
+
+
+class Record(_Part, frozen=True, kw_only=True):
+    """One refused stage. `inputs` are ids by what they are, null where there was none; `objects` and `blobs` hold bytes by
+    id and digest, null for what was left out, and `left_out` says why: `owner`, `bound` or `gone`."""
+
+    program: str
+    stage: str
+    manifest: str
+    path: str
+    query: str
+    world: World
+    inputs: dict[str, str | None]
+    objects: dict[str, bytes | None]
+    blobs: dict[Hash, bytes | None]
+    left_out: dict[str, str]
+    shard: str | None
+    references: tuple[str, ...]
+    refusal: Failure
+    sensitivity: Sensitivity
+
+
+class Envelope(_Part, frozen=True, kw_only=True):
+    replay_id: str
+    record: Record
+
+
+def failure(error: SdaqfError) -> Failure:
+    return Failure(
+        kind=type(error).__name__,
+        reason=error.reason.value,
+        message=error.message,
+        where=error.where,
+        todo=error.todo,
+        excerpt=error.excerpt,
+    )
+
+
+def identity(record: Record) -> str:
+    return REPLAY + canonical.digest(canonical.encode(record, bounded=False))
+
+
+# ---- making a record ------------------------------------------------------------------------------------------------
+
+
+class _Bytes:
+    """The bytes of one record, to its bound."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes | None] = {}
+        self.left_out: dict[str, str] = {}
+        self._room = EMBEDDED
+
+    def keep(self, digest: str, data: bytes | None, *, private: bool) -> str:
+        why = "owner" if private else "gone" if data is None else "bound" if len(data) > self._room else ""
+        if digest not in self.blobs:
+            self.blobs[digest] = None if why else data
+            if why:
+                self.left_out[digest] = why
+            else:
+                self._room -= len(data or b"")
+        return digest
+
+
+def record_of(run: Run, job: Job | None, error: SdaqfError) -> Record:
+    """The record of a refused job; without one, of a tree that could not be observed."""
+    kept = _Bytes()
+    world = World(
+        clock=run.now,
+        locked=run.locked,
+        owner=run.owner is not None,
+        excludes=run.excludes,
+        trees=(),
+        reads=(),
+        declared=(),
+        stories={},
+        failure=failure(error),
+    )
+    record = Record(
+        program=PROGRAM,
+        stage=OBSERVE,
+        manifest="",
+        path="",
+        query="",
+        world=world,
+        inputs={},
+        objects={},
+        blobs={},
+        left_out={},
+        shard=None,
+        references=(),
+        refusal=failure(error),
+        sensitivity=Sensitivity.REPOSITORY_PRIVATE,
+    )
+    if job is None:
+        return record
+    private = _Private(job, embed=os.environ.get("SDAQF_EMBED_OWNER") == "1")
+    reads, declared = tuple(_reads(job, kept, private)), tuple(_declared(job, kept, private))
+    world = replace(world, trees=tuple(_trees(job)), reads=reads, declared=declared, stories=job.log.stories, failure=None)
+    return replace(
+        record,
+        stage=job.stage.name,
+        manifest=job.chain.manifest,
+        path=job.manifest_file.path,
+        query=job.chain.query,
+        world=world,
+        inputs=dict(job.log.inputs),
+        objects=_objects(job, kept, private),
+        blobs=kept.blobs,
+        left_out=kept.left_out,
+        sensitivity=private.highest,
+    )
+
+
+class _Private:
+    """What of a job's world is the owner's, and how sensitive the whole is."""
+
+    def __init__(self, job: Job, embed: bool) -> None:
+        self.embed = embed
+        self._patterns: list[tuple[bool, str]] = []
+        self.highest = Sensitivity.REPOSITORY_PRIVATE
+        with suppress(SdaqfError):
+            for each in job.declaration.sources:
+                self.highest = max(self.highest, each.sensitivity)
+                if each.sensitivity is Sensitivity.OWNER_PRIVATE:
+                    self._patterns.append((each.is_glob, each.pattern))
+
+    def __call__(self, scope: RootScope, path: str) -> bool:
+        """Whether the bytes of a file stay out of the record."""
+        named = any(globs.matches(pattern, path) if is_glob else pattern == path for is_glob, pattern in self._patterns)
+        if scope is RootScope.OWNER or named:
+            self.highest = max(self.highest, Sensitivity.OWNER_PRIVATE)
+            return not self.embed
+        return False
+
+
+def _reads(job: Job, kept: _Bytes, private: _Private) -> Iterator[Read]:
+    for (scope, path, limit), found in job.log.reads.items():
+        is_private = private(scope, path)
+        if isinstance(found, Observed):
+            digest = kept.keep(found.sha256, found.data, private=is_private)
+            yield Read(scope=scope, path=path, limit=limit, sha256=digest, failure=None)
+        else:
+            yield Read(scope=scope, path=path, limit=limit, sha256=None, failure=failure(found))
+
+
+def _declared(job: Job, kept: _Bytes, private: _Private) -> Iterator[Read]:
+    """The YAML with its includes, and the locks, as they are read an instant later; where one is another by then, it is gone."""
+    digests: dict[str, str] = {}
+    with suppress(SdaqfError):
+        digests = job.run.reading(job.manifest_file).digests
+    root = job.run.project.root
+    paths = dict.fromkeys((job.manifest_file.path, *digests))
+    places = [(RootScope.REPOSITORY, root, path, plain_yaml.BYTES) for path in paths]
+    places.append((RootScope.REPOSITORY, root, lock.lock_path(job.manifest_file), LOCK_BYTES))
+    if job.run.owner:
+        places.append((RootScope.OWNER, job.run.owner, lock.owner_path(job.manifest_file), LOCK_BYTES))
+    for scope, folder, path, limit in places:
+        is_private = private(scope, path) if folder.has(path) else False
+        try:
+            data = folder.read(path, limit)
+        except Unreadable as error:
+            yield Read(scope=scope, path=path, limit=limit, sha256=None, failure=failure(error) if folder.has(path) else None)
+            continue
+        digest = canonical.digest(data)
+        expected = digests.get(path, digest) if scope is RootScope.REPOSITORY else digest
+        kept.keep(expected, data if expected == digest else None, private=is_private)
+        yield Read(scope=scope, path=path, limit=limit, sha256=expected, failure=None)
+
+
+def _objects(job: Job, kept: _Bytes, private: _Private) -> dict[str, bytes | None]:
+    """What the stage took, whole, unless it holds the owner's text."""
+    found: dict[str, bytes | None] = {}
+    for object_id in filter(None, job.log.inputs.values()):
+        found[object_id] = None
+        try:
+            data = job.run.store.get(object_id)
+            sensitivity = getattr(job.run.load(object_id).content, "sensitivity", Sensitivity.PUBLIC)
+        except SdaqfError:
+            kept.left_out[object_id] = "gone"
+            continue
+        private.highest = max(private.highest, sensitivity)
+        if sensitivity is Sensitivity.OWNER_PRIVATE and not private.embed:
+            kept.left_out[object_id] = "owner"
+        else:
+            found[object_id] = data
+    return found
+
+
+def _trees(job: Job) -> Iterator[Look | None]:
+    first = job.first_tree
+    yield _look(first)
+    for tree in job.log.trees:
+        yield None if tree == first else _look(tree)
+
+
+def _look(tree: Tree) -> Look:
+    names = {name: _joined(getattr(tree, name)) for name in ("files", "links", "submodules", "absent")}
+    return Look(
+        git_head=tree.git_head,
+        repository_digest=tree.repository_digest,
+        committed=tree.committed,
+        untracked=_joined(sorted(tree.untracked)),
+        **names,
+    )
+
+
+def _joined(names: Any) -> bytes:
+    return b"\0".join(name.encode("utf-8", "surrogateescape") for name in names)
+
+
+# ---- keeping it -----------------------------------------------------------------------------------------------------
+
+
+def keep(error: SdaqfError) -> None:
+    """Leave the record of a refused stage, and name it in the error. Where it cannot be written, the refusal stands alone.
+
+    What only this moment refuses (a lock that is held, a disk that is full) leaves none.
+    """
+    origin = error.origin
+    if error.record or isinstance(error, Conflict) or not isinstance(origin, Job | Run):
+        return
+    job, run = (origin, origin.run) if isinstance(origin, Job) else (None, origin)
+    store = run.store
+    with suppress(SdaqfError, OSError):
+        record = record_of(run, job, error)
+        replay_id = identity(record)
+        data = canonical.encode(Envelope(replay_id=replay_id, record=record), bounded=False) + b"\n"
+        store.create()
+        folder = store.folder / "blocked" / f"{_compact(now())}-{os.getpid()}"
+        files.make_folder(folder, within=store.top)
+        with suppress(Conflict):  # the same stage was refused alike, in the same second
+            files.publish(folder / f"{replay_id}.json", data)
+        error.record = f"Record {replay_id[:13]} ({len(data) / 1024:.0f} KB, {record.sensitivity.value}): sdaqf replay {replay_id[:13]}"
+        _prune(store.folder / "blocked")
+
+
+def _compact(time: str) -> str:
+    return time[:19].replace("-", "").replace(":", "") + "Z"
+
+
+def records(folder: Path) -> list[Path]:
+    """The records of a build folder, newest first."""
+    found = [path for path in folder.glob(f"*/{REPLAY}*.json") if path.is_file() and not path.is_symlink()]
+    return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name), reverse=True)
+
+
+def _prune(folder: Path) -> None:
+    for path in records(folder)[KEPT:]:
+        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.parent.rmdir()

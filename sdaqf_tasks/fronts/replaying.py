@@ -1,0 +1,83 @@
+"""This module is `sdaqf replay`: it refuses again what was refused, and says what is different now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+
+from sdaqf_tasks.errors import SdaqfError
+from sdaqf_tasks.flow import replay, report
+from sdaqf_tasks.flow.run import Run
+from sdaqf_tasks.fronts import commands
+from sdaqf_tasks.fronts.commands import Options
+from sdaqf_tasks.fronts.voice import Exit, Voice
+
+
+def run(options: Options, voice: Voice) -> int:
+    """Exit 0 where the record is fully replayable, else 1. Without a project a record that holds everything is replayed all the same."""
+    with ExitStack() as stack:
+        here = _here(options, stack)
+        data = replay.found(here.store.folder / "blocked" if here else None, options.record)
+        verdict = replay.replay(data, replay.at_hand(here)) if here else replay.replay(data)
+        since = replay.why(verdict.record, here) if options.why and here and verdict.record else None
+    found = told(verdict, since)
+    if options.why and since is None:
+        found["why"] = None
+    voice.say_json(found) if options.json else voice.say(*lines(verdict, since, options.why))
+    return Exit.DONE if verdict.cls == replay.FULLY else Exit.REFUSED
+
+
+def _here(options: Options, stack: ExitStack) -> Run | None:
+    try:
+        return stack.enter_context(Run(commands.project_here(options.owner_root)))
+    except SdaqfError:
+        return None
+
+
+def told(verdict: replay.Verdict, since: replay.Since | None) -> dict[str, Any]:
+    record = verdict.record
+    found: dict[str, Any] = {
+        "class": verdict.cls,
+        "source": verdict.source,
+        "reason": verdict.reason,
+        "detail": verdict.detail,
+        "record": None,
+    }
+    if record:
+        found["record"] = {
+            "stage": record.stage,
+            "context": record.manifest,
+            "query": record.query,
+            "clock": record.world.clock,
+            "refusal": msgspec.to_builtins(record.refusal),
+            "sensitivity": record.sensitivity.value,
+            "left_out": sorted(set(record.left_out.values())),
+        }
+    if since:
+        refusal = report.error_object(since.refusal, "replay") if since.refusal else None
+        found["why"] = {"changes": list(since.changes), "refusal": refusal}
+    return found
+
+
+def lines(verdict: replay.Verdict, since: replay.Since | None, why: bool) -> Iterator[str]:
+    record = verdict.record
+    source = {replay.EMBEDDED: "no repository needed", replay.EXTERNAL: "with files that are at hand"}.get(verdict.source or "", "")
+    yield " · ".join(filter(None, (verdict.detail, verdict.cls.replace("_", " "), source)))
+    if record is None:
+        return
+    query = f".{record.query}" if record.query not in ("", "default") else ""
+    yield f"{record.stage} of {record.manifest + query or 'the tree'}, at {record.world.clock}"
+    where = f"{record.refusal.where}: " if record.refusal.where else ""
+    yield f"  {where}{record.refusal.message}"
+    yield f"  {record.refusal.todo}   ({record.refusal.reason})"
+    if verdict.refusal and verdict.refusal != record.refusal:
+        yield f"  the re-run says: {verdict.refusal.message}   ({verdict.refusal.reason})"
+    if since:
+        yield "since then"
+        yield from (f"  {change}" for change in since.changes)
+        yield f"  refused now: {since.refusal}" if since.refusal else "  this would pass now"
+    elif why:
+        yield "There is no project here to compare it with."
