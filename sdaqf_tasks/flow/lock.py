@@ -86,9 +86,7 @@ def data(root: Root, path: str) -> bytes | None:
         raise Unreadable(error.reason, f"the lock cannot be read: {error.message}", at=path, todo=todo) from None
 
 
-def verify(
-    run: Run, manifest: ManifestFile, held: Sequence[Held], *, locked: bool, story: Callable[[Difference], str]
-) -> tuple[str, ...]:
+def verify(run: Run, manifest: ManifestFile, held: Sequence[Held], *, locked: bool, story: Callable[[Difference], str]) -> tuple[str, ...]:
     """Refuse a manifest whose pinned texts are not those that were reviewed; a note where there is no lock.
 
     `story` says what git knows of a difference.

@@ -10,7 +10,7 @@ was recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
@@ -18,16 +18,17 @@ import msgspec
 
 from sdaqf_tasks import errors
 from sdaqf_tasks.context.staleness import Difference
-from sdaqf_tasks.disk.store import PROGRAM
+from sdaqf_tasks.disk.store import PROGRAM, Store
 from sdaqf_tasks.disk.store import identity as artifact_identity
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable, reason_of
 from sdaqf_tasks.flow import blocked, stages
 from sdaqf_tasks.flow.blocked import OBSERVE, Envelope, Failure, Look, Read, Record
 from sdaqf_tasks.flow.project import Chain, ManifestFile, Reading, read_declaration
 from sdaqf_tasks.flow.run import Run, candidate
-from sdaqf_tasks.flow.stages import BY_NAME, STAGES, Job
+from sdaqf_tasks.flow.stages import BY_NAME, Job
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import Artifact, parse
+from sdaqf_tasks.formats.declaration import DEFAULT
 from sdaqf_tasks.formats.records import RootScope
 from sdaqf_tasks.world import Observed, Tree
 
@@ -287,7 +288,7 @@ class Since(NamedTuple):
 
 def why(record: Record, run: Run) -> Since:
     """Compare the record with the present, and run the stage again in memory; nothing is written."""
-    return Since(tuple(_changes(record, run)), _present(record, run))
+    return Since(tuple(_changes(record, run)), rehearse(run, Chain(record.manifest, record.query), record.stage))
 
 
 def _changes(record: Record, run: Run) -> Iterator[str]:
@@ -321,10 +322,10 @@ def _attempted(run: Run) -> Tree | None:
 
 
 class _Scratch:
-    """A store that only holds what this replay makes."""
+    """A store that holds only what a rehearsal makes; where it lies is where the real one does."""
 
-    def __init__(self) -> None:
-        self.refs: dict[str, str] = {}
+    def __init__(self, store: Store) -> None:
+        self._store, self.refs = store, dict[str, str]()
         self.objects: dict[str, bytes] = {}
 
     def ref(self, name: str) -> str | None:
@@ -333,24 +334,45 @@ class _Scratch:
     def get(self, object_id: str) -> bytes:
         return self.objects[object_id]
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
-def _present(record: Record, run: Run) -> SdaqfError | None:
-    kept, scratch = run.store, _Scratch()
+
+def rehearse(run: Run, chain: Chain, last: str, *, keep: bool = False) -> SdaqfError | None:
+    """Do the stages of a chain in memory, as far as `last`: the refusal, if any. With `keep` it leaves its record."""
+    kept, scratch = run.store, _Scratch(run.store)
     run.store = cast(Any, scratch)
+    job: object = run
     try:
         _ = run.tree
-        wanted = stages.up_to(BY_NAME[record.stage]) if record.stage != OBSERVE else ()
-        for stage in (stage for stage in STAGES if stage in wanted):
-            chain = Chain(record.manifest, record.query)
+        for stage in stages.up_to(BY_NAME[last]) if last != OBSERVE else ():
             job = Job(run, stage, chain)
             made = stages.execute(job, job.inputs())
             scratch.refs[stages.ref_name(chain, stage.makes)] = made.object_id
             scratch.objects[made.object_id] = made.data
     except SdaqfError as error:
+        error.origin = job
+        if keep:
+            blocked.keep(error)
         return error
     finally:
         run.store = kept
     return None
+
+
+def keep_of_gate(run: Run, names: Iterable[str]) -> list[str]:
+    """Leave the records of what a failed gate would refuse, of manifests by name; the lines that name them."""
+    found = []
+    for name in names:
+        try:
+            queries = list(run.reading(run.project.manifest(name)).declaration.queries)
+        except SdaqfError:
+            queries = [DEFAULT]
+        for query in queries:
+            error = rehearse(run, Chain(name, query), "snapshot", keep=True)
+            if error and error.record and error.record not in found:
+                found.append(error.record)
+    return found
 
 
 def found(folder: Any, name: str) -> bytes:

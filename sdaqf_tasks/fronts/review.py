@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.errors import Reason, Refused
 from sdaqf_tasks.flow import check as gate
-from sdaqf_tasks.flow import lock, moved, stages
+from sdaqf_tasks.flow import lock, moved, replay, stages
 from sdaqf_tasks.flow.lock import Entry, Relocked, Write
 from sdaqf_tasks.flow.project import ManifestFile
 from sdaqf_tasks.flow.run import Run
@@ -154,11 +154,13 @@ def run_check(options: argparse.Namespace, voice: Voice) -> int:
         if not run.project.manifests:
             raise Refused(Reason.UNKNOWN_NAME, "there is no manifest to check", todo=run.project.first_step)
         checked = gate.check(run, options.names, base=options.base)
+        failed = not checked.unmet and findings.worst(checked, options.fail_on or ("error",)) and not options.exit_zero
+        records = replay.keep_of_gate(run, checked.manifests) if failed else []
     for name, path in options.output:
         files.replace(path, findings.FORMATS[name](checked).encode("utf-8"), mode=0o644)
     voice.say(*findings.FORMATS["json" if options.json else options.format](checked).splitlines())
     if checked.unmet:
         voice.aside(f"sdaqf check: {checked.unmet}")
         return Exit.USAGE
-    failed = findings.worst(checked, options.fail_on or ("error",))
-    return Exit.REFUSED if failed and not options.exit_zero else Exit.DONE
+    voice.aside(*records)
+    return Exit.REFUSED if failed else Exit.DONE
