@@ -20,13 +20,14 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from sdaqf_tasks.disk import files
+from sdaqf_tasks.disk.files import Root
 from sdaqf_tasks.disk.store import PROGRAM
 from sdaqf_tasks.errors import Conflict, SdaqfError, Unreadable
 from sdaqf_tasks.flow import lock
-from sdaqf_tasks.flow.project import now
+from sdaqf_tasks.flow.project import now, read_declaration
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.stages import Job
-from sdaqf_tasks.formats import canonical, globs, plain_yaml
+from sdaqf_tasks.formats import canonical, globs
 from sdaqf_tasks.formats.lockfile import LOCK_BYTES
 from sdaqf_tasks.formats.records import END, RootScope, Sensitivity
 from sdaqf_tasks.world import Observed, Tree
@@ -240,25 +241,29 @@ def _reads(job: Job, kept: _Bytes, private: _Private) -> Iterator[Read]:
 
 def _declared(job: Job, kept: _Bytes, private: _Private) -> Iterator[Read]:
     """The YAML with its includes, and the locks, as they are read an instant later; where one is another by then, it is gone."""
-    digests: dict[str, str] = {}
+    here, digests = job.run.project.root, dict[str, str]()
     with suppress(SdaqfError):
         digests = job.run.reading(job.manifest_file).digests
-    root = job.run.project.root
-    paths = dict.fromkeys((job.manifest_file.path, *digests))
-    places = [(RootScope.REPOSITORY, root, path, plain_yaml.BYTES) for path in paths]
-    places.append((RootScope.REPOSITORY, root, lock.lock_path(job.manifest_file), LOCK_BYTES))
+    places: list[tuple[RootScope, Root, str, int]] = []
+
+    def read(path: str, limit: int) -> bytes:
+        places.append((RootScope.REPOSITORY, here, path, limit))
+        return here.read(path, limit)
+
+    with suppress(SdaqfError):
+        read_declaration(read, job.manifest_file.path, job.manifest_file.name)
+    places.append((RootScope.REPOSITORY, here, lock.lock_path(job.manifest_file), LOCK_BYTES))
     if job.run.owner:
         places.append((RootScope.OWNER, job.run.owner, lock.owner_path(job.manifest_file), LOCK_BYTES))
-    for scope, folder, path, limit in places:
-        is_private = private(scope, path) if folder.has(path) else False
+    for scope, root, path, limit in places:
         try:
-            data = folder.read(path, limit)
+            data = root.read(path, limit)
         except Unreadable as error:
-            yield Read(scope=scope, path=path, limit=limit, sha256=None, failure=failure(error) if folder.has(path) else None)
+            yield Read(scope=scope, path=path, limit=limit, sha256=None, failure=failure(error) if root.has(path) else None)
             continue
         digest = canonical.digest(data)
         expected = digests.get(path, digest) if scope is RootScope.REPOSITORY else digest
-        kept.keep(expected, data if expected == digest else None, private=is_private)
+        kept.keep(expected, data if expected == digest else None, private=private(scope, path))
         yield Read(scope=scope, path=path, limit=limit, sha256=expected, failure=None)
 
 

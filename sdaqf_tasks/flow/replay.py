@@ -370,8 +370,10 @@ def keep_of_gate(run: Run, names: Iterable[str]) -> list[str]:
             queries = [DEFAULT]
         for query in queries:
             error = rehearse(run, Chain(name, query), "snapshot", keep=True)
-            if error and error.record and error.record not in found:
+            if error and error.record:
                 found.append(error.record)
+            if error and not (isinstance(error.origin, Job) and error.origin.stage.per_query):
+                break  # the other queries are refused for the same
     return found
 
 

@@ -1,0 +1,405 @@
+"""A refused stage leaves a record; the record alone is refused again, byte for byte; an edited one never is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sdaqf_tasks.errors import Reason
+from sdaqf_tasks.flow import blocked, replay
+from sdaqf_tasks.flow.blocked import EMBEDDED, Envelope, Record
+from sdaqf_tasks.flow.replay import EXTERNAL, FULLY, INSUFFICIENT, OBSERVATIONAL
+from sdaqf_tasks.formats import canonical
+from sdaqf_tasks.formats.records import Sensitivity
+from tests.flow.workshop import MANIFEST, Workshop
+from tests.fronts.run import SDAQF, in_process, program
+
+EXPIRED = (
+    "  run:\n    path: lint.txt\n    kind: tool-observation\n    required: true\n    freshness: {observed: 2026-01-01T00:00:00Z, for: 1d}\n"
+)
+
+
+def with_source(text: str) -> str:
+    return MANIFEST.replace("relationships:", f"{text}relationships:")
+
+
+def lines(count: int) -> str:
+    return "".join(f"line {number}\n" for number in range(count))
+
+
+def moved_text(shop: Workshop) -> None:
+    """Lock, then change a pinned text that git has a history of."""
+    shop.command("lock")
+    shop.tree.git("add", "-A")
+    shop.tree.git("commit", "-q", "-m", "lock")
+    shop.write("docs/spec.md", "# Specification\n\nIt does that.\n")
+    shop.tree.git("commit", "-q", "-am", "It does that")
+
+
+def linked(shop: Workshop) -> None:
+    (shop.path / "docs/spec.md").unlink()
+    (shop.path / "docs/spec.md").symlink_to("adr/0001-one.md")
+
+
+def far(shop: Workshop) -> None:
+    """A step away from the specification, where the query allows none."""
+    more = "  - code implements specification\n  - specification references decisions\n"
+    text = MANIFEST.replace("  - code implements specification\n", more)
+    shop.manifest(text.replace("{seeds: all}", "{seeds: [code], budget: {bytes: 65536, depth: 0}}"))
+
+
+REFUSED: dict[str, tuple[Callable[[Workshop], object], Reason, str]] = {
+    "the YAML is malformed": (lambda shop: shop.manifest("sdaqf: 1\nsources: [\n"), Reason.MALFORMED_YAML, "manifest"),
+    "the YAML is not UTF-8": (
+        lambda shop: shop.tree.write("manifests/context.yaml", b"sdaqf: 1\n# \xff\n"),
+        Reason.NOT_UTF8,
+        "manifest",
+    ),
+    "an include is missing": (lambda shop: shop.manifest(MANIFEST + "include: [_no.yaml]\n"), Reason.MISSING_OR_UNREADABLE, "manifest"),
+    "a glob has no match": (lambda shop: shop.manifest(with_source("  no: source no/*.py\n")), Reason.MANIFEST_INVALID, "manifest"),
+    "a file is a link": (
+        linked,
+        Reason.MISSING_OR_UNREADABLE,
+        "manifest",
+    ),
+    "a file has no such section": (
+        lambda shop: shop.manifest(with_source("  part: {path: docs/adr/0001-one.md, kind: finding, section: No}\n")),
+        Reason.MANIFEST_INVALID,
+        "manifest",
+    ),
+    "the observation has expired": (
+        lambda shop: (shop.write("lint.txt", "ok\n"), shop.manifest(with_source(EXPIRED))),
+        Reason.REQUIRED_EXPIRED,
+        "manifest",
+    ),
+    "a pinned text is another one": (moved_text, Reason.CHANGED, "manifest"),
+    "the lock is no lock": (lambda shop: shop.write("manifests/context.lock", "{}\n"), Reason.CONTRACT_INVALID, "manifest"),
+    "required sources exceed the budget": (
+        lambda shop: (
+            shop.write("src/b.txt", lines(600)),
+            shop.manifest(
+                with_source("  big: {path: src/b.txt, kind: source, required: true}\n").replace(
+                    "{seeds: all}", "{seeds: all, budget: 4KiB}"
+                )
+            ),
+        ),
+        Reason.REQUIRED_OVER_BUDGET,
+        "select",
+    ),
+    "what is reachable exceeds a bound": (
+        far,
+        Reason.TRAVERSAL_BOUND,
+        "select",
+    ),
+}
+
+
+def record_at(shop: Workshop) -> Path:
+    [path] = blocked.records(shop.folder / "blocked")
+    return path
+
+
+def read(path: Path) -> Record:
+    return msgspec.json.decode(path.read_bytes(), type=Envelope).record
+
+
+class TestRecords:
+    @pytest.mark.parametrize(("refuse", "reason", "stage"), REFUSED.values(), ids=REFUSED.keys())
+    def test_every_kind_of_refusal_is_refused_again_without_the_repository(
+        self, refuse: Callable[[Workshop], object], reason: Reason, stage: str, shop: Workshop, tmp_path: Path
+    ) -> None:
+        refuse(shop)
+        error = next(result.error for result in shop.build("context.default") if result.error)
+        data = record_at(shop).read_bytes()
+        shutil.rmtree(shop.path)
+        verdict = replay.replay(data)
+        assert (error.reason, verdict.cls, verdict.source, verdict.detail) == (reason, FULLY, "embedded", "same refusal, byte for byte")
+        assert verdict.record is not None
+        assert verdict.record.stage == stage
+        assert verdict.refusal == blocked.failure(error)
+
+    def test_a_tree_that_cannot_be_observed(self, shop: Workshop) -> None:
+        (shop.path / "inner").mkdir()
+        shop.tree.git("init", "-q", "inner")
+        assert shop.command("build").returncode == 1
+        verdict = replay.replay(record_at(shop).read_bytes())
+        assert (verdict.cls, verdict.record and verdict.record.stage) == (FULLY, blocked.OBSERVE)
+        assert verdict.refusal is not None
+        assert verdict.refusal.reason == Reason.TREE_ENTRY.value
+
+    def test_a_manifest_without_a_lock_where_one_is_asked_for(self, shop: Workshop) -> None:
+        assert shop.command("build", "--locked").returncode == 1
+        verdict = replay.replay(record_at(shop).read_bytes())
+        assert verdict.refusal is not None
+        assert (verdict.cls, verdict.refusal.reason) == (FULLY, "no-lock")
+
+    def test_the_message_names_record_and_command(self, shop: Workshop) -> None:
+        shop.manifest("sdaqf: 2\n")
+        told = shop.command("build")
+        name = record_at(shop).name[:13]
+        assert f"Record {name} (" in told.stdout
+        assert told.stdout.count(f"KB, repository-private): sdaqf replay {name}\n") == 1
+
+    def test_doit_leaves_one_too(self, shop: Workshop) -> None:
+        shop.write("dodo.py", "import sdaqf_tasks\nDOIT_CONFIG = sdaqf_tasks.doit_config()\ncontext = sdaqf_tasks.pipeline()\n")
+        shop.manifest("sdaqf: 2\n")
+        told = shop.doit("snapshot")
+        assert record_at(shop).name[:13] in told.stdout + told.stderr
+        assert replay.replay(record_at(shop).read_bytes()).cls == FULLY
+
+    def test_a_gate_that_fails_leaves_one(self, shop: Workshop) -> None:
+        moved_text(shop)
+        told = shop.command("check")
+        assert told.returncode == 1
+        assert record_at(shop).name[:13] in told.stderr
+        assert replay.replay(record_at(shop).read_bytes()).cls == FULLY
+
+    def test_a_gate_that_passes_leaves_none(self, shop: Workshop) -> None:
+        shop.command("lock")
+        assert shop.command("check").returncode == 0
+        assert blocked.records(shop.folder / "blocked") == []
+
+    def test_what_is_built_leaves_none(self, shop: Workshop) -> None:
+        shop.build()
+        assert not (shop.folder / "blocked").exists()
+
+    def test_the_file_is_private_and_named_by_its_id(self, shop: Workshop) -> None:
+        shop.manifest("sdaqf: 2\n")
+        shop.build()
+        path = record_at(shop)
+        envelope = msgspec.json.decode(path.read_bytes(), type=Envelope)
+        assert path.name == f"{envelope.replay_id}.json" == f"{blocked.identity(envelope.record)}.json"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert str(shop.path) not in path.read_text()
+
+    def test_the_newest_fifty_are_kept(self, shop: Workshop) -> None:
+        for number in range(blocked.KEPT + 2):
+            shop.manifest(f"sdaqf: {number + 2}\n")
+            shop.build()
+        found = blocked.records(shop.folder / "blocked")
+        assert len(found) == blocked.KEPT
+        assert "sdaqf: 53" in msgspec.json.decode(found[0].read_bytes(), type=Envelope).record.blobs.values().__str__()
+
+    def test_doctor_and_gc_leave_them_alone(self, shop: Workshop) -> None:
+        shop.manifest("sdaqf: 2\n")
+        shop.build()
+        path = record_at(shop)
+        assert shop.command("doctor").returncode == 0
+        shop.command("gc")
+        assert path.is_file()
+
+
+class TestPrivacy:
+    NOTE = "nobody may see this"
+
+    @pytest.fixture
+    def private(self, shop: Workshop, tmp_path: Path) -> Workshop:
+        owner = tmp_path / "owner"
+        owner.mkdir()
+        (owner / "note.md").write_text(self.NOTE)
+        shop.owner_root = owner
+        shop.write("lint.txt", "ok\n")
+        shop.manifest(with_source("  note: {path: note.md, kind: finding, root: owner}\n" + EXPIRED))
+        return shop
+
+    def test_owner_bytes_stay_out_and_their_digest_is_there(self, private: Workshop) -> None:
+        private.build()
+        record = read(record_at(private))
+        assert self.NOTE not in record_at(private).read_text()
+        assert self.NOTE.encode() not in [*record.blobs.values(), *record.objects.values()]
+        assert canonical.digest(self.NOTE.encode()) in record.left_out
+        assert record.sensitivity is Sensitivity.OWNER_PRIVATE
+        verdict = replay.replay(record_at(private).read_bytes())
+        assert (verdict.cls, verdict.reason) == (OBSERVATIONAL, "missing")
+
+    def test_with_the_owner_root_at_hand_it_is_replayed(self, private: Workshop) -> None:
+        private.build()
+        with private.run() as run:
+            verdict = replay.replay(record_at(private).read_bytes(), replay.at_hand(run))
+        assert (verdict.cls, verdict.source) == (FULLY, EXTERNAL)
+
+    def test_another_note_is_a_mismatch(self, private: Workshop) -> None:
+        private.build()
+        assert private.owner_root
+        (private.owner_root / "note.md").write_text("another")
+        with private.run() as run:
+            verdict = replay.replay(record_at(private).read_bytes(), replay.at_hand(run))
+        assert (verdict.cls, verdict.reason, verdict.detail) == (
+            OBSERVATIONAL,
+            "hash_mismatch",
+            "owner:note.md: it is another one by now",
+        )
+
+    def test_an_unreadable_note_is_said_so(self, private: Workshop) -> None:
+        private.build()
+        assert private.owner_root
+        (private.owner_root / "note.md").unlink()
+        (private.owner_root / "note.md").mkdir()
+        with private.run() as run:
+            verdict = replay.replay(record_at(private).read_bytes(), replay.at_hand(run))
+        assert (verdict.cls, verdict.reason) == (OBSERVATIONAL, "unreadable")
+
+    def test_the_owner_may_embed_it(self, private: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SDAQF_EMBED_OWNER", "1")
+        private.build()
+        verdict = replay.replay(record_at(private).read_bytes())
+        assert (verdict.cls, verdict.source) == (FULLY, "embedded")
+        assert verdict.record is not None
+        assert verdict.record.sensitivity is Sensitivity.OWNER_PRIVATE
+
+    def test_a_repository_source_that_is_said_to_be_the_owners(self, shop: Workshop) -> None:
+        shop.write("secret.txt", self.NOTE)
+        shop.write("lint.txt", "ok\n")
+        shop.manifest(with_source("  note: {path: secret.txt, kind: finding, sensitivity: owner-private}\n" + EXPIRED))
+        shop.build()
+        assert self.NOTE.encode() not in read(record_at(shop)).blobs.values()
+        assert read(record_at(shop)).sensitivity is Sensitivity.OWNER_PRIVATE
+
+
+class TestBounds:
+    @pytest.mark.parametrize(("extra", "source"), [(0, "embedded"), (1, EXTERNAL)], ids=["last good", "first bad"])
+    def test_eight_mebibytes_are_embedded_and_what_is_over_must_be_at_hand(
+        self, extra: int, source: str, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shop.write("lint.txt", "ok\n")
+        shop.manifest(with_source(EXPIRED))
+        used = sum(len(blob or b"") for blob in self._blobs(shop))
+        monkeypatch.setattr(blocked, "EMBEDDED", used - extra)
+        shop.build()
+        newest = blocked.records(shop.folder / "blocked")[0].read_bytes()
+        with shop.run() as run:
+            assert replay.replay(newest, replay.at_hand(run)).source == source
+        alone = replay.replay(newest)
+        assert (alone.cls, alone.reason) == ((FULLY, None) if not extra else (OBSERVATIONAL, "truncated"))
+
+    def _blobs(self, shop: Workshop) -> list[bytes | None]:
+        shop.build()
+        found = list(read(record_at(shop)).blobs.values())
+        shutil.rmtree(shop.folder / "blocked")
+        return found
+
+    def test_the_bound(self) -> None:
+        assert EMBEDDED == 8 * 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    shop = Workshop(tmp_path_factory.mktemp("shop") / "project")
+    shop.manifest("sdaqf: 2\n")
+    shop.build()
+    return record_at(shop).read_bytes()
+
+
+class TestEdited:
+    @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+    @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_a_flipped_bit_anywhere(self, data: bytes, place: float, bit: int) -> None:
+        index = int(place * len(data))
+        edited = bytearray(data)
+        edited[index] ^= 1 << bit
+        assert replay.replay(bytes(edited)).cls == INSUFFICIENT
+
+    @pytest.mark.parametrize("size", [0, 1, 100, -1])
+    def test_a_cut_one(self, data: bytes, size: int) -> None:
+        assert replay.replay(data[:size]).cls == INSUFFICIENT
+
+    def test_an_edited_refusal_with_the_id_made_again_is_not_refused_alike(self, data: bytes) -> None:
+        record = msgspec.json.decode(data, type=Envelope).record
+        other = msgspec.structs.replace(record, refusal=msgspec.structs.replace(record.refusal, message="all is well"))
+        verdict = replay.replay(self._sealed(other))
+        assert (verdict.cls, verdict.detail) == (INSUFFICIENT, "the re-run is not refused alike")
+
+    def test_a_part_that_is_not_what_its_digest_says(self, data: bytes) -> None:
+        record = msgspec.json.decode(data, type=Envelope).record
+        blobs: dict[str, bytes | None] = dict.fromkeys(record.blobs, b"sdaqf: 3\n")
+        assert replay.replay(self._sealed(msgspec.structs.replace(record, blobs=blobs))).cls == INSUFFICIENT
+
+    def test_a_record_of_another_version_is_only_looked_at(self, data: bytes) -> None:
+        record = msgspec.json.decode(data, type=Envelope).record
+        verdict = replay.replay(self._sealed(msgspec.structs.replace(record, program="0")))
+        assert (verdict.cls, verdict.reason) == (OBSERVATIONAL, "version")
+        assert verdict.record is not None
+        assert verdict.record.refusal == record.refusal
+
+    @pytest.mark.parametrize("stage", ["", "no", "select"])
+    def test_a_record_of_another_stage(self, data: bytes, stage: str) -> None:
+        record = msgspec.json.decode(data, type=Envelope).record
+        assert replay.replay(self._sealed(msgspec.structs.replace(record, stage=stage))).cls == INSUFFICIENT
+
+    @staticmethod
+    def _sealed(record: Record) -> bytes:
+        return canonical.encode(Envelope(replay_id=blocked.identity(record), record=record), bounded=False) + b"\n"
+
+
+class TestCommand:
+    def test_latest_a_prefix_and_a_file_are_the_same_record(
+        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shop.manifest("sdaqf: 2\n")
+        shop.build()
+        monkeypatch.chdir(shop.path)
+        path = record_at(shop)
+        answers = [in_process("replay", name, "--json", capsys=capsys) for name in ("latest", path.name[:13], path)]
+        assert [answer.code for answer in answers] == [0, 0, 0]
+        assert answers[0].value == answers[1].value == answers[2].value
+        assert answers[0].value["class"] == FULLY
+        assert answers[0].value["record"]["refusal"]["reason"] == "manifest-invalid"
+
+    def test_outside_of_any_repository(self, shop: Workshop, tmp_path: Path) -> None:
+        shop.manifest("sdaqf: 2\n")
+        shop.build()
+        away = tmp_path / "away"
+        away.mkdir()
+        shutil.copy(record_at(shop), away / "r.json")
+        shutil.rmtree(shop.path)
+        ran = program("replay", "r.json", cwd=away, by=(SDAQF,))
+        assert ran.code == 0
+        assert ran.out.startswith("same refusal, byte for byte · fully replayable · no repository needed\n")
+
+    def test_why_says_what_changed_and_whether_it_would_pass(
+        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("SDAQF_NOW", "2026-02-01T00:00:00Z")
+        moved_text(shop)
+        shop.build()
+        shop.write("docs/spec.md", "# Specification\n\nIt does this.\n")
+        shop.tree.git("commit", "-q", "-am", "back")
+        monkeypatch.chdir(shop.path)
+        before = shop.everything()
+        found = in_process("replay", "latest", "--why", "--json", capsys=capsys).value
+        assert found["class"] == FULLY
+        assert "docs/spec.md reads differently now" in found["why"]["changes"]
+        assert found["why"]["refusal"] is None
+        assert shop.everything() == before
+        assert in_process("replay", "latest", "--why", capsys=capsys).out.endswith("this would pass now\n")
+
+    def test_why_tells_a_refusal_of_today(
+        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shop.manifest("sdaqf: 2\n")
+        shop.build()
+        monkeypatch.chdir(shop.path)
+        found = in_process("replay", "latest", "--why", "--json", capsys=capsys).value
+        assert found["why"]["refusal"]["reason"] == "manifest-invalid"
+
+    @pytest.mark.parametrize("name", ["latest", "REPLAY-000000", "no.json", "", "../x"])
+    def test_no_such_record(self, name: str, shop: Workshop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        monkeypatch.chdir(shop.path)
+        ran = in_process("replay", name, "--json", capsys=capsys)
+        assert (ran.code, json.loads(ran.out)["reason"]) == (1, "unknown-name")
+
+    def test_a_damaged_record_is_told_so(
+        self, shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(shop.path)
+        (tmp_path / "r.json").write_text("{}")
+        ran = in_process("replay", tmp_path / "r.json", capsys=capsys)
+        assert (ran.code, ran.out) == (1, "the record is damaged or was edited · insufficient replay state\n")
