@@ -118,6 +118,12 @@ class Bench:
         assert (self.head, self.objects.held) == before
         return caught.value
 
+    def refuses_to_read(self, reason: Reason) -> None:
+        """Assert that the live records cannot be read, for that reason."""
+        with pytest.raises(SdaqfError) as caught:
+            _ = self.desk.all_live
+        assert caught.value.reason is reason
+
     def plant(self, *records: Abstraction, decisions: Iterable[Decision] = (), revision: int = 1) -> Bench:
         """Make these records the live ones, with no event that would make them again."""
         buckets: dict[str, dict[str, Abstraction]] = {}
