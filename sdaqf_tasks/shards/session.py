@@ -136,10 +136,10 @@ def _accept(desk: Desk, command: Command, front: Front, given: Given, making: _M
 
 def _keep(desk: Desk, change: Change, making: _Making) -> tuple[dict[str, Any], Mapping[str, Any]]:
     """Stage a change, which has to fit: nothing that is staged can fail to commit."""
-    for record in change.records.values():
-        verify(record)
     desk.verify_parents(change.records)
     desk.verify_room(change.records)
+    for record in change.records.values():
+        verify(record)
     records = {name: making.keep(record) for name, record in change.records.items()}
     decisions = {name: decision and making.keep(decision) for name, decision in change.decisions.items()}
     staged = replace(desk.staged, records={**desk.staged.records, **records}, decisions={**desk.staged.decisions, **decisions})
