@@ -6,9 +6,11 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from starlette.types import ASGIApp
 
 from sdaqf_tasks.flow.project import Project
 from sdaqf_tasks.flow.shards import Workbench
@@ -106,13 +108,17 @@ def parsed(data: bytes) -> Answer:
 
 
 @contextlib.contextmanager
-def served(folder: Path, bounds: Bounds = Bounds()) -> Iterator[Served]:  # noqa: B008
-    """A new repository with a shard, served until the end."""
+def served(
+    folder: Path,
+    bounds: Bounds = Bounds(),  # noqa: B008
+    watched: Callable[[ASGIApp], ASGIApp] = lambda application: application,
+) -> Iterator[Served]:
+    """A new repository with a shard, served until the end; by the application as `watched` gives it back."""
     project = Project(repositories.make(folder / "repository", FILES).path)
     Workbench(project, shard("project:default"), Front.CLI).create()
     with listening.listen(0) as sock:
         found = Served(project, sock.getsockname()[1])
-        server = listening.server(web.application(project, shard("project:default"), TOKEN, found.port), bounds)
+        server = listening.server(watched(web.application(project, shard("project:default"), TOKEN, found.port)), bounds)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
         try:
