@@ -45,3 +45,9 @@ def task_lint() -> dict[str, Any]:
 def task_docs() -> dict[str, Any]:
     """Write docs/errors.md, and what the console samples of the pages print."""
     return {"actions": [f"{sys.executable} -m scripts.pages"], "verbosity": 2, "uptodate": [False]}
+
+
+def task_validate() -> dict[str, Any]:
+    """Make the public example again, and attack it: M5-CONTEXT-INTEGRITY."""
+    gate = "scripts/run_local_gate.py script scripts/validate_m5_context.py"
+    return {"actions": [f"{sys.executable} {gate}"], "verbosity": 2, "uptodate": [False]}
