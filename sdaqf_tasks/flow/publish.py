@@ -52,7 +52,8 @@ def publish(bench: Workbench, names: Sequence[str], to: str) -> list[dict[str, A
         same = old is not None and (old.record, old.shard) == (new.record, new.shard)
         if not same:
             files.make_folder(bench.project.top / folder, within=bench.project.top, mode=0o755)
-            files.replace(bench.project.top / path, canonical.render(new), mode=0o644)
+            write = files.replace if old else files.publish
+            write(bench.project.top / path, canonical.render(new), mode=0o644)
         word = "same" if same else "replaced" if old else "written"
         answers.append({"path": path, "word": word, "changed": _differences(old.record, new.record) if old and not same else []})
     return answers

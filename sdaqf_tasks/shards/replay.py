@@ -7,7 +7,6 @@ audit(...)       what the objects say of one another, all faults at once
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -36,6 +35,8 @@ def replay(desk: Desk) -> Replayed:
         try:
             expected = _recomputed(chain[index - 1] if index else None, state_id, desk.objects)
         except (Refused, Invalid, Malformed) as error:
+            if error.reason is Reason.OBJECT_DAMAGED:
+                raise
             return Replayed(len(chain), replayed, index - replayed, f"{state_id}: its event is refused: {error.message}")
         if expected not in (None, state_id):
             return Replayed(len(chain), replayed, index - replayed, f"{state_id}: its event gives {expected}")
@@ -167,12 +168,10 @@ def _mismatches(desk: Desk, damaged: Container[str]) -> Iterator[tuple[str, str]
         live |= desk.bucket(digits)
     staged = {name: record for name, held in desk.staged.records.items() if held not in damaged and (record := desk.objects.get(held))}
 
-    owners, highest = Counter(record.lineage_id for record in live.values()), desk.catalog.lineages
+    owners, highest = {record.lineage_id for record in live.values()}, desk.catalog.lineages
     for name, record in live.items():
         if highest.get(record.lineage_id) != record.lineage_version:
             yield desk.state.live, f"{name}: its version is not its lineage's highest"
-        if owners[record.lineage_id] > 1:
-            yield desk.state.live, f"{name}: its lineage is that of another record too"
     if len(intact) == len(desk.catalog.records):
         yield from ((desk.state.live, f"{lineage} is the lineage of no record") for lineage in sorted(highest.keys() - owners))
     for name, record in staged.items():

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from sdaqf_tasks.disk import files
-from sdaqf_tasks.disk.files import File, Lock, Root, make_folder, publish, read_file, replace, sweep
+from sdaqf_tasks.disk.files import File, Lock, Root, make_folder, publish, publish_each, read_file, replace, sweep
 from sdaqf_tasks.errors import Conflict, Reason, Refused, SdaqfError, Unreadable
 
 Patch = pytest.MonkeyPatch
@@ -299,6 +299,36 @@ def failing(call: str, number: int, monkeypatch: Patch, *, nth: int = 1) -> None
         return real(*arguments, **named)
 
     monkeypatch.setattr(os, call, fail)
+
+
+class TestPublishingEach:
+    """Several files of one folder, which is brought to the disk once."""
+
+    def test_each_is_whole_and_private_and_those_that_were_there_are_named(self, tmp_path: Path) -> None:
+        (tmp_path / "b").write_bytes(b"theirs")
+        assert publish_each(tmp_path, {"a": b"1", "b": b"2", "c": b"3"}) == ["b"]
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"1", "b": b"theirs", "c": b"3"}
+        assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in "ac"} == {0o600}
+
+    @pytest.mark.parametrize("there", [0, 1, 3])
+    def test_the_folder_waits_for_the_disk_once_also_where_all_were_there(self, there: int, tmp_path: Path, monkeypatch: Patch) -> None:
+        contents = {"a": b"1", "b": b"2", "c": b"3"}
+        publish_each(tmp_path, dict([*contents.items()][:there]))
+        folders: list[bool] = []
+        monkeypatch.setattr(os, "fsync", lambda descriptor: folders.append(stat.S_ISDIR(os.fstat(descriptor).st_mode)))
+        publish_each(tmp_path, contents)
+        assert folders == [False] * (3 - there) + [True]
+
+    @pytest.mark.parametrize("call, nth", [("write", 2), ("fsync", 2), ("link", 2), ("fsync", 4)])
+    def test_what_fails_leaves_whole_files_alone(self, call: str, nth: int, tmp_path: Path, monkeypatch: Patch) -> None:
+        failing(call, errno.ENOSPC, monkeypatch, nth=nth)
+        refused = refusal(lambda: publish_each(tmp_path, {"a": b"1", "b": b"2", "c": b"3"}))
+        assert (type(refused), refused.reason, refused.where) == (Conflict, Reason.WRITE_FAILED, tmp_path.name)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()}.items() <= {"a": b"1", "b": b"2", "c": b"3"}.items()
+
+    def test_no_files_are_none(self, tmp_path: Path) -> None:
+        assert publish_each(tmp_path, {}) == []
+        assert names(tmp_path) == []
 
 
 class TestPublishing:

@@ -107,7 +107,7 @@ def check(made: ShardProject, case: Case, ended: Ended, fault: Fault, old: str |
     if head:
         assert made.audit() == [], (fault, ended)
     done = case.done(made) if case.done else head == new
-    late = fault.call == "fsync" and case.words[0] == "publish" and old == new and ended.code == 1  # replaced, and not known to stay
+    late = fault.call == "fsync" and case is CASES["publish again"] and ended.code == 1  # replaced, and not known to stay
     if ended.code not in KILLED and not late:
         assert done == (ended.code in (0, 4)), (fault, ended)
     again(made, case, new, done=done)
