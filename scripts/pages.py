@@ -25,7 +25,7 @@ from sdaqf_tasks.errors import Finding, Reason
 
 TOP = Path(__file__).resolve().parents[1]
 ERRORS = "docs/errors.md"
-SAMPLED = ("README.md", "docs/manifests.md", "docs/commands.md", "docs/lock.md")
+SAMPLED = ("README.md", "docs/manifests.md", "docs/commands.md", "docs/lock.md", "docs/shards.md")
 EMPTY = "empty"
 
 _PART = re.compile(r"<!-- scratch: (?P<scratch>[a-z-]+) -->\n|^```(?P<info>[^`\n]*)\n(?P<body>.*?)^```\n", re.MULTILINE | re.DOTALL)
@@ -33,7 +33,7 @@ _FILE = re.compile(r"\bfile=(\S+)")
 _ENDS = "--- the end of what command {} printed ---"
 _MASKED = (
     (re.compile(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{7,64}\b"), "#"),
-    (re.compile(r"\b[0-9A-F]{64}\b"), "#"),
+    (re.compile(r"\b[0-9A-F]{64}\b|(?<=REPLAY-)[0-9A-F]{6}\b"), "#"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"), "TIME"),
     (re.compile(r"\b\d+\.\d s\b"), "SECONDS"),
 )

@@ -297,10 +297,13 @@ def _review_lines(found: View) -> Iterator[str]:
         yield "Next: sdaqf shard commit, drop CONCEPT, or discard"
 
 
+_DONE = {"written": "wrote"}
+
+
 def _published(found: Sequence[View]) -> Iterator[str]:
     for each in found:
         note = "   commit it: colleagues and CI read this file, not your shard" if each["word"] != "same" else ""
-        yield f"{each['word']} {each['path']}{note}"
+        yield f"{_DONE.get(each['word'], each['word'])} {each['path']}{note}"
         yield from (f"  {change['field']}: {_short(change['from'])} → {_short(change['to'])}" for change in each["changed"])
 
 
