@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -19,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from scripts import pages
 from sdaqf_tasks.errors import Reason
 from sdaqf_tasks.flow import shard_views
 from sdaqf_tasks.flow.shards import Workbench
@@ -551,6 +553,24 @@ class TestExpected:
     def test_what_names_no_state_is_refused(self, tag: str, still: Served) -> None:
         answer = still.post("begin scratch", If_Match=tag.format(state=still.state))
         assert (answer.status, answer.reason, answer.value["where"]) == (400, "http-request", "if-match")
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="NOT TESTED: there is no curl here, so nothing runs the page's example")
+def test_the_example_of_the_page_prints_what_it_shows(own: Served) -> None:
+    page = (pages.TOP / "docs/http.md").read_text("utf-8")
+    shown = next(part.body for part in pages.parts(page) if part.info == "console")
+    (own.bench.store.root / "token-7323").write_text(f"{TOKEN}\n")
+    script = [command.replace("127.0.0.1:7323", f"127.0.0.1:{own.port}") for command in pages.commands(shown)]
+    printed = [line for line in shown.splitlines(keepends=True) if not line.startswith("$ ")]
+    assert pages.bash("\n".join(script), own.project.top) == "".join(printed)
+
+
+def test_the_page_names_every_route() -> None:
+    page = (pages.TOP / "docs/http.md").read_text("utf-8")
+    assert [row.path for row in web.ROUTES if f"`{row.method} {row.path.replace('{concept}', 'CONCEPT')}`" not in page] == []
 
 
 # ---- the command ----------------------------------------------------------------------------------------------------
