@@ -201,11 +201,11 @@ def content(run: Run, chain: Chain) -> str | None:
         return None
 
 
-def held(run: Run, chain: Chain, makes: str) -> Artifact[Any]:
-    """The artifact that a chain's ref points to. Raises NOT_BUILT where there is none."""
+def held(run: Run, chain: Chain, makes: str, todo: str | None = None) -> Artifact[Any]:
+    """The artifact that a chain's ref points to. Raises NOT_BUILT where there is none, with what to do where that is known."""
     object_id = run.store.ref(stages.ref_name(chain, makes))
     if object_id is None:
-        raise Refused(Reason.NOT_BUILT, f"{chain.label} is not built: it has no {makes}")
+        raise Refused(Reason.NOT_BUILT, f"{chain.label} is not built: it has no {makes}", todo=todo)
     return run.load(object_id)
 
 

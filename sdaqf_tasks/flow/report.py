@@ -164,7 +164,9 @@ def status_lines(found: Mapping[str, Any], tree: Tree, modified: Sequence[str]) 
     if found["other_files"]:
         yield f"other YAML beside the manifests, left alone: {printable(', '.join(found['other_files'][:8]))}"
     yield from clock_line()
+    todo = dict.fromkeys(entry["next"] for entry in entries if entry["next"])
+    checks = [each for each in todo if each.startswith("sdaqf check")]
     if found["review"]["findings"]["error"]:
-        yield "Next: sdaqf check"
-    elif todo := next((entry["next"] for entry in entries if entry["next"]), None):
-        yield f"Next: {printable(todo)}"
+        yield f"Next: {checks[0] if len(checks) == 1 else 'sdaqf check'}"
+    elif todo:
+        yield f"Next: {printable(next(iter(todo)))}"

@@ -27,7 +27,7 @@ def status(run: Run, names: Sequence[str] = ()) -> dict[str, Any]:
     tree, settings = run.observe(), run.project.settings
     return {
         "clock": {"now": run.now, "fixed": bool(os.environ.get("SDAQF_NOW"))},
-        "contexts": [entry for manifest, queries in wanted.items() for entry in _manifest(run, manifest, queries)],
+        "contexts": [entry for manifest, queries in wanted.items() for entry in _manifest(run, manifest, queries, checked)],
         "excluded": [*settings.exclude, *(["untracked:"] if settings.exclude_untracked else [])],
         "manifests": len(checked.manifests),
         "review": _review(checked),
@@ -40,6 +40,19 @@ def status(run: Run, names: Sequence[str] = ()) -> dict[str, Any]:
 
 NOT_AS_REVIEWED = frozenset({Finding.CHANGED, Finding.MISSING, Finding.RENAMED, Finding.MOVED, Finding.PHANTOM})
 """Findings that say of a pinned source that it is another one now."""
+
+REFUSING = NOT_AS_REVIEWED | {Finding.REFUSED, Finding.LOCK_OUT_OF_DATE, Finding.LINE_ENDINGS, Finding.LFS_POINTER}
+"""Findings with which a manifest is not built; so it is with one that has ended, or hides a contradiction, and is required."""
+
+
+def _first(checked: Checked, manifest: ManifestFile) -> str:
+    """The command that comes before a build of the manifest: where a finding refuses that, what shows the finding."""
+    for each in checked.findings:
+        required = bool(each.required) if each.code is Finding.EXPIRED else each.severity is Severity.ERROR
+        refusing = each.code in REFUSING or (each.code in (Finding.EXPIRED, Finding.CONTRADICTION_HIDDEN) and required)
+        if refusing and manifest.name in {label.partition(".")[0] for label in each.contexts}:
+            return f"sdaqf check {manifest.name}"
+    return ""
 
 
 def _review(checked: Checked) -> dict[str, Any]:
@@ -55,21 +68,22 @@ def _review(checked: Checked) -> dict[str, Any]:
     }
 
 
-def _manifest(run: Run, manifest: ManifestFile, queries: frozenset[str]) -> list[dict[str, Any]]:
+def _manifest(run: Run, manifest: ManifestFile, queries: frozenset[str], checked: Checked) -> list[dict[str, Any]]:
     try:
         declaration = run.reading(manifest).declaration
     except SdaqfError as error:
-        return [_entry(Chain(manifest.name, DEFAULT), "blocked", str(error), error.todo)]
+        return [_entry(Chain(manifest.name, DEFAULT), "blocked", str(error), f"sdaqf check {manifest.name}")]
     chains = [Chain(manifest.name, query) for query in declaration.queries if not queries or query in queries]
     if stages.is_skipped(run, declaration):
         return [
             _entry(chain, "skipped", "it has owner sources and no owner root is given", f"sdaqf build {chain.label} --owner-root ROOT")
             for chain in chains
         ]
-    return [_chain(run, chain) for chain in chains]
+    first = _first(checked, manifest)
+    return [_chain(run, chain, first or f"sdaqf build {chain.label}") for chain in chains]
 
 
-def _chain(run: Run, chain: Chain) -> dict[str, Any]:
+def _chain(run: Run, chain: Chain, todo: str) -> dict[str, Any]:
     for stage in STAGES:
         job = Job(run, stage, chain)
         try:
@@ -77,7 +91,7 @@ def _chain(run: Run, chain: Chain) -> dict[str, Any]:
         except SdaqfError as error:
             why = error.message
         if why is not None:
-            return _entry(chain, "not current", f"{stage.name}: {why}", f"sdaqf build {chain.label}")
+            return _entry(chain, "not current", f"{stage.name}: {why}", todo)
     return _entry(chain, "current", content=content(run, chain), notes=[*clock_notes(run, chain)])
 
 

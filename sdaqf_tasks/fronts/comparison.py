@@ -119,7 +119,7 @@ def _side(run: Run | None, given: str, notes: list[str]) -> Side:
         chain, state = chain_of(run, given)
         if state["state"] != "current":
             notes.append(f"{given} is {state['state']}: {state['why']}; this is about what was built last")
-        found = held(run, chain, "snapshot")
+        found = held(run, chain, "snapshot", state["next"] or None)
     if isinstance(found.content, Compaction):
         compaction, found = found, _stored(store, found.content.snapshot_id)
         if found is None:

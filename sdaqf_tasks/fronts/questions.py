@@ -34,7 +34,7 @@ def explain(run: Run, label: str, wanted: str | None = None) -> Result:
     """
     chain, state = chain_of(run, label)
     built = run.store.ref(stages.ref_name(chain, "snapshot")) is not None
-    manifest, graph, selection = (held(run, chain, name) for name in ("manifest", "graph", "selection"))
+    manifest, graph, selection = (held(run, chain, name, state["next"] or None) for name in ("manifest", "graph", "selection"))
     told = Told(manifest, graph, selection, held(run, chain, "snapshot") if built else None)
     explanation, declared = Explanation(told), _declared(run, chain, told)
     entries = explanation.listing()

@@ -1,0 +1,43 @@
+"""What a person is told to do next: a command that does it, whatever was typed or is in the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.flow.reviewing import RETRIES, Team
+
+
+class TestAfterARefusalTheHintIsCheck:
+    """A build that is refused gives nothing to explain: what shows the cause is `sdaqf check NAME`, not another build."""
+
+    @pytest.fixture(params=["changed", "refused", "unreadable", "lock-out-of-date"])
+    def blocked(self, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Team:
+        team = Team(tmp_path, capsys)
+        match request.param:
+            case "changed":
+                team.edit(RETRIES, "three", "five")
+            case "refused":
+                team.edit("manifests/context.yaml", "src/*.py", "lib/*.py")
+            case "unreadable":
+                team.write("manifests/context.yaml", "sdaqf: 1\nspecification:\n")
+            case _:
+                team.edit("manifests/context.yaml", "caches: decision", "caches: source")
+        assert team.build().code == 1
+        return team
+
+    def test_of_status(self, blocked: Team) -> None:
+        (entry,) = blocked.sdaqf("status", "--json").value["contexts"]
+        assert entry["next"] == "sdaqf check context"
+        assert blocked.sdaqf("status").out.endswith("\nNext: sdaqf check context\n")
+
+    def test_of_explain_and_diff(self, blocked: Team) -> None:
+        for command in (["explain", "context"], ["diff", "context", "context"]):
+            ran = blocked.sdaqf(*command)
+            assert (ran.code, ran.err.splitlines()[-1]) == (1, "  sdaqf check context   (not-built)")
+
+    def test_and_what_was_never_built_says_build(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        team = Team(tmp_path, capsys)
+        assert team.sdaqf("explain", "context").err.endswith("  sdaqf build context   (not-built)\n")
+        assert team.sdaqf("status").out.endswith("\nNext: sdaqf build context\n")
