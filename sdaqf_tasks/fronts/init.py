@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 from sdaqf_tasks.flow import init
@@ -14,7 +16,7 @@ from sdaqf_tasks.flow.project import Project, now
 from sdaqf_tasks.fronts.voice import Exit, Voice
 
 DEAD_SHOWN = 20
-NEXT = "sdaqf build"
+REVIEW = "Nobody has reviewed this yet: the lock will hold what is pinned as it reads now. Read that before you commit the lock."
 DODO = ("import sdaqf_tasks", 'context = sdaqf_tasks.pipeline(prefix="context")')
 
 
@@ -45,8 +47,13 @@ def run(
         voice.say("", f"{shown(path)} is there already and stays as it is{'. It would hold:' if text else '.'}", *_indented(text))
     if doit:
         voice.say("", "For doit, two lines in dodo.py:", *_indented("\n".join(DODO)))
-    voice.say(f"Next: {NEXT}")
+    voice.say(f"Next: {_next(proposal)}")
     return Exit.DONE
+
+
+def _next(proposal: Proposal) -> str:
+    folder = shlex.quote(str(PurePosixPath(proposal.manifest).parent))
+    return f"sdaqf build   then: git add {folder} && git commit"
 
 
 def ask(question: str) -> bool:
@@ -86,6 +93,7 @@ def lines(proposal: Proposal, moment: str) -> Iterator[str]:
     for position, group in enumerate(proposal.left_out):
         yield f"  {'' if position else 'left out':<{width}}   {_left_out(group)}"
     yield from _mentions(proposal.looked, moment)
+    yield from ("", REVIEW)
 
 
 def _left_out(group: LeftOut) -> str:
@@ -114,7 +122,7 @@ def value(proposal: Proposal, written: tuple[str, ...]) -> dict[str, Any]:
         "left_out": [group._asdict() for group in proposal.left_out],
         "manifest": proposal.manifest,
         "mentions": proposal.looked.total,
-        "next": NEXT if written else "sdaqf init --yes",
+        "next": _next(proposal) if written else "sdaqf init --yes",
         "specification": {"path": proposal.specification.path, "part": proposal.specification.part[1], "note": proposal.specification.note},
         "sources": [part._asdict() | {"kind": part.kind.value} for part in proposal.parts],
         "there_already": dict(proposal.there),

@@ -444,6 +444,8 @@ def test_the_journey(acme: WorkTree) -> None:
         "AGENTS.md names 3 places in this repository. Of these 2 are gone:",
         f"  AGENTS.md:3   src/acme/session_pool.py   renamed to src/acme/pool.py by {commit}, 3 months ago",
         "  AGENTS.md:4   src/acme/retry.py:41-58    the file has 37 lines",
+        "",
+        "Nobody has reviewed this yet: the lock will hold what is pinned as it reads now. Read that before you commit the lock.",
     ]
 
 
@@ -470,7 +472,7 @@ def test_on_a_terminal_it_asks(answer: bool, code: Exit, acme: WorkTree, capsys:
     assert run(Project(acme.path), Voice(), agents=[], yes=False, doit=True, as_json=False, ask=ask) == code
     assert asked == ["\nWrite manifests/context.yaml, manifests/context.lock and manifests/.schema.json? [Y/n] "]
     assert acme.place("manifests").exists() == answer
-    ending = 'pipeline(prefix="context")\nNext: sdaqf build\n' if answer else "Nothing was written.\n"
+    ending = 'pipeline(prefix="context")\nNext: sdaqf build   then: git add manifests && git commit\n' if answer else "Nothing was written.\n"
     assert capsys.readouterr().out.endswith(ending)
     assert not acme.place("dodo.py").exists()
 
