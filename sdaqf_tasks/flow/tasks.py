@@ -224,13 +224,18 @@ def _is_md5_state(state: Any) -> bool:
 
 def doit_config() -> dict[str, Any]:
     """Our reporter, and a database that lies in the build folder and may be damaged."""
+    from sdaqf_tasks.disk.store import Store
     from sdaqf_tasks.errors import SdaqfError
-    from sdaqf_tasks.flow.project import Project
+    from sdaqf_tasks.flow.project import Project, Settings
     from sdaqf_tasks.flow.reporter import Reporter
 
     found: dict[str, Any] = {"reporter": Reporter, "backend": "json", "codec_cls": Codec}
     try:
-        store = Project.find(Path.cwd()).store
+        project = Project.find(Path.cwd())
+        try:
+            store = project.store
+        except SdaqfError:  # settings that cannot be read: doit's files are not for the tree all the same
+            store = Store(project.top, Settings().build)
         if not store.folder.is_dir():  # one that is there may be somebody else's: `observe` finds out before it writes
             store.create()
         database = store.folder / "doit.json"

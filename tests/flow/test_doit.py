@@ -396,6 +396,15 @@ class TestState:
         assert built.current()
         alone(built, "forget", "check")
 
+    @pytest.mark.parametrize("settings", ["bui", 'build = "../x"\n', "unknown = 1\n", None])
+    def test_with_settings_that_cannot_be_read_it_does_not_lie_in_the_tree(self, tmp_path: Path, settings: str | None) -> None:
+        shop = with_dodo(tmp_path, OWN)
+        place = shop.path / "sdaqf.toml"
+        place.mkdir() if settings is None else place.write_text(settings)
+        alone(shop, "snapshot", code=1)
+        assert (shop.folder / "doit.json").exists()
+        assert not list(shop.path.glob(".doit.db*"))
+
     def test_the_database_lies_in_the_build_folder(self, built: Workshop) -> None:
         ran(built)
         assert (built.folder / "doit.json").exists()
