@@ -109,7 +109,7 @@ class Reason(enum.Enum):
     TREE_LIMIT = ("tree-limit", "The tree exceeds a limit.", "Exclude paths, or raise the limit that is named.")
     GIT_MISSING = ("git-missing", "There is no git program.", "Install git.", 500)
     GIT_FAILED = ("git-failed", "Git did not answer as it should.", "Run `git fsck`; the message quotes what git said.")
-    OUTPUT_NOT_IGNORED = ("output-not-ignored", "Git would list what the program writes.", "Ignore the output folder, and untrack what is in it.")
+    OUTPUT_NOT_IGNORED = ("output-not-ignored", "Git would list what the program writes.", "`sdaqf doctor --repair` ignores the build folder again; what git tracks in it, untrack.")
     OWNER_SOURCES_SKIPPED = ("owner-sources-skipped", "The manifest has owner sources and no owner root is given.", "Give --owner-root or SDAQF_OWNER_ROOT.")
 
     EXTRA_MISSING = ("extra-missing", "A library that only this command needs is not installed.", "The message names what to install.", 500)

@@ -28,7 +28,7 @@ PROGRAM = "1"
 DOCUMENT = "CTX-DOCUMENT-"
 """Prefix of a document's id; the rest is the SHA-256 of its bytes."""
 
-FOLDERS = ("objects", "refs", "out")
+FOLDERS, IGNORING = ("objects", "refs", "out"), b"*\n"
 
 _ID = re.compile(r"CTX-[A-Z-]+-[0-9A-F]{64}")
 _REF_BYTES = 4_096
@@ -64,13 +64,20 @@ class Store:
         files.make_folder(self.folder, within=self.top)
         if not os.path.lexists(ignore := self.folder / ".gitignore"):
             try:
-                files.publish(ignore, b"*\n", mode=0o644)
+                files.publish(ignore, IGNORING, mode=0o644)
             except Conflict:
                 # Somebody else was faster, and may have swept what we were about to link.
                 if not ignore.is_file():
                     raise
         for name in FOLDERS:
             files.make_folder(self.folder / name, within=self.top)
+
+    def ignore(self) -> bool:
+        """Make the `.gitignore` what it is when the folder is made, where that is ours; whether it was not."""
+        if not self.is_there or self._read(".gitignore", _REF_BYTES) == IGNORING:
+            return False
+        files.replace(self.folder / ".gitignore", IGNORING, mode=0o644)
+        return True
 
     @contextlib.contextmanager
     def lock(self, wait: float, report: Callable[[], object]) -> Iterator[None]:

@@ -7,6 +7,7 @@ The same table feeds doit, `sdaqf build` and the command line. `judge` alone say
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -411,7 +412,10 @@ def _look(run: Run) -> None:
             inside = _listed(run.observe(), folder)
         if inside:
             message = f"{inside[0]} lies in {folder}, and git lists it"
-            raise Refused(Reason.OUTPUT_NOT_IGNORED, message, todo=f"Run `git rm -r --cached {folder}`, and ignore {folder}/.")
+            todo = f"Run `git rm -r --cached {shlex.quote(folder)}`, and ignore {folder}/."
+            if folder == settings.build and run.store.is_there and not run.tree.untracked.isdisjoint(inside):
+                todo = "Its `.gitignore` was changed. Run: sdaqf doctor --repair"
+            raise Refused(Reason.OUTPUT_NOT_IGNORED, message, todo=todo)
 
 
 BEING_MADE = (".gitignore", "lock")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sdaqf_tasks.disk.files import Lock
+from sdaqf_tasks.disk.repository import Repository
 from sdaqf_tasks.errors import Reason, SdaqfError, printable
 from sdaqf_tasks.flow import doctor
 from sdaqf_tasks.flow.project import Project
@@ -27,9 +28,9 @@ def look_over(project: Project, *, repair: bool = False, wait: float = 60) -> di
     try:
         with project.repository() as repository:
             git = repository.git_version()
-            tree = repository.observe()
-            names = sorted({*tree.files, *tree.links})
-            ignored = not any(name.startswith(f"{project.settings.build}/") for name in names)
+            names, ignored = _names(repository, project)
+            if repair and not ignored and store.ignore():
+                removed, (names, ignored) = 1, _names(repository, project)
             defects += [("in-the-tree", name, todo) for part, todo in IN_THE_TREE.items() for name in names if f"/{part}" in f"/{name}"]
     except SdaqfError as error:
         defects.append((error.reason.value, error.where, error.message))
@@ -37,7 +38,7 @@ def look_over(project: Project, *, repair: bool = False, wait: float = 60) -> di
         defects.append((Reason.OUTPUT_NOT_IGNORED.value, project.settings.build, Reason.OUTPUT_NOT_IGNORED.todo))
     lock = store.folder / "lock"
     with Lock(lock, wait) if lock.is_file() and not lock.is_symlink() else contextlib.nullcontext():
-        removed = doctor.repair(store) if repair else 0
+        removed += doctor.repair(store) if repair else 0
         found = doctor.examine(store)
     defects += [(defect.code, defect.place, doctor.CODES[defect.code]) for defect in found.defects]
     return {
@@ -48,6 +49,13 @@ def look_over(project: Project, *, repair: bool = False, wait: float = 60) -> di
         "removed": removed,
         "settings": {name: os.environ[name] for name in ("SDAQF_ALLOW_OWNER", "SDAQF_NOW") if name in os.environ},
     }
+
+
+def _names(repository: Repository, project: Project) -> tuple[list[str], bool]:
+    """What is in the tree, and whether nothing of the build folder is."""
+    tree = repository.observe()
+    names = sorted({*tree.files, *tree.links})
+    return names, not any(name.startswith(f"{project.settings.build}/") for name in names)
 
 
 def _libyaml() -> str | None:

@@ -347,3 +347,33 @@ class TestCommand:
         (shop.folder / ".gitignore").unlink()
         ran = sdaqf("doctor", "--json")
         assert (ran.code, {defect["code"] for defect in ran.value["defects"]}) == (1, {"output-not-ignored"})
+
+    @pytest.mark.parametrize("text", ["", "out/\n", "*\n!*\n", None])
+    def test_a_gitignore_that_was_changed_is_written_again(
+        self, text: str | None, shop: Workshop, sdaqf: Sdaqf, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(shop.path)
+        shop.build()
+        place = shop.folder / ".gitignore"
+        place.unlink() if text is None else place.write_text(text)
+        if text is not None:  # one that is gone, a build makes again by itself
+            refused = sdaqf("build")
+            assert refused.code == 1
+            assert refused.err.endswith("  Its `.gitignore` was changed. Run: sdaqf doctor --repair   (output-not-ignored)\n")
+            assert "sdaqf doctor --repair" in sdaqf("doctor").out
+        ran = sdaqf("doctor", "--repair", "--json")
+        assert (ran.code, ran.value["removed"] > 0, ran.value["build"]["ignored"]) == (0, True, True)
+        assert (place.read_bytes(), sdaqf("build").code, shop.current()) == (b"*\n", 0, True)
+
+    def test_one_that_does_its_work_stays(self, shop: Workshop, sdaqf: Sdaqf, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(shop.path)
+        shop.build()
+        (shop.folder / ".gitignore").write_text("# nothing of this is ours\n*\n")
+        assert sdaqf("doctor", "--repair", "--json").value["removed"] == 0
+
+    def test_what_git_tracks_is_to_be_untracked(self, shop: Workshop, sdaqf: Sdaqf, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(shop.path)
+        shop.build()
+        shop.tree.git("add", "-f", ".sdaqf/build/out")
+        assert (sdaqf("doctor", "--repair").code, sdaqf("build").code) == (1, 1)
+        assert "git rm -r --cached .sdaqf/build`" in sdaqf("build").err
