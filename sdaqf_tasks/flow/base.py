@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
@@ -83,7 +84,8 @@ class Base(NamedTuple):
 def _fetch(run: Run, name: str) -> str:
     """What brings the history that is missing: as deep as `HEAD^1` asks for, else all of it."""
     if not run.repository.is_shallow:
-        return f"fetch it: git fetch origin {re.split('[~^]', name)[0]}".rstrip()
+        wanted = re.split("[~^]", name)[0]
+        return "fetch it: git fetch origin" + (f" {shlex.quote(wanted)}" if wanted else "")
     if steps := _STEPS.fullmatch(name):
         generations = (int(number or 1) if sign == "~" else int(number != "0") for sign, number in re.findall(r"([~^])([0-9]*)", steps[1]))
         depth = 1 + sum(generations)

@@ -7,6 +7,7 @@ names a context is all that declares where a context is rendered into; `check` l
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -236,7 +237,7 @@ def _answer(run: Run, chain: Chain) -> Present | SdaqfError:
 
 def _judged(found: Block, now: Present | SdaqfError, file: str) -> tuple[Finding, str, str]:
     """Code, message and what settles it, of a block that is not what `now` gives."""
-    settle = f"sdaqf render {found.label} --into {file}"
+    settle = f"sdaqf render {found.label} --into {shlex.quote(file)}"
     if isinstance(now, SdaqfError):
         if now.reason is Reason.UNKNOWN_NAME:
             return Finding.BLOCK_OUT_OF_DATE, f"there is no context {found.label} any more", "Remove the block"

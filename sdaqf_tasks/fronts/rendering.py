@@ -8,6 +8,7 @@ What would be refused if it were built now is not printed. No sentence here says
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -103,7 +104,7 @@ def _into(running: Run, options: argparse.Namespace, clearance: Sensitivity, voi
 def standing(running: Run, label: str) -> Standing:
     """How the context `label` stands. Nothing is built. Raises `Refused` with UNKNOWN_NAME."""
     chain, state = chain_of(running, label)
-    built = None
+    built, label = None, shlex.quote(label)
     with suppress(SdaqfError):
         built = held(running, chain, "snapshot"), held(running, chain, "compaction")
         passages(*built)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -121,7 +122,7 @@ def _resolve(run: Run, manifests: Sequence[ManifestFile]) -> _Answer:
     found = [(entries, write) for entries, write in (lock.resolve(run, manifest) for manifest in manifests) if write]
     resolved = [entry for entries, _ in found for entry in entries]
     width = max((len(pin.shown) for pin, _ in resolved), default=0)
-    lines = [f"{pin.shown:<{width}}   {word:<8}   {_WHY[word]}{' ' + pin.path if word == 'neither' else ''}" for pin, word in resolved]
+    lines = [f"{pin.shown:<{width}}   {word:<8}   {_WHY[word]}{' ' + shlex.quote(pin.path) if word == 'neither' else ''}" for pin, word in resolved]
     changes = [{"change": word, "scope": pin.scope, "path": pin.path, "part": pin.part[1]} for pin, word in resolved]
     waiting = sum(word == "neither" for _, word in resolved)
     return _Answer(lines if found else ["no lock is in conflict"], changes, [write for _, write in found if write], waiting)

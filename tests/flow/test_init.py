@@ -472,7 +472,9 @@ def test_on_a_terminal_it_asks(answer: bool, code: Exit, acme: WorkTree, capsys:
     assert run(Project(acme.path), Voice(), agents=[], yes=False, doit=True, as_json=False, ask=ask) == code
     assert asked == ["\nWrite manifests/context.yaml, manifests/context.lock and manifests/.schema.json? [Y/n] "]
     assert acme.place("manifests").exists() == answer
-    ending = 'pipeline(prefix="context")\nNext: sdaqf build   then: git add manifests && git commit\n' if answer else "Nothing was written.\n"
+    ending = (
+        'pipeline(prefix="context")\nNext: sdaqf build   then: git add manifests && git commit\n' if answer else "Nothing was written.\n"
+    )
     assert capsys.readouterr().out.endswith(ending)
     assert not acme.place("dodo.py").exists()
 

@@ -41,3 +41,29 @@ class TestAfterARefusalTheHintIsCheck:
         team = Team(tmp_path, capsys)
         assert team.sdaqf("explain", "context").err.endswith("  sdaqf build context   (not-built)\n")
         assert team.sdaqf("status").out.endswith("\nNext: sdaqf build context\n")
+
+
+class TestWhatWasTypedIsQuoted:
+    """A hint is copied into a shell: no word of it may be two, or a command of its own."""
+
+    def test_the_ref_to_fetch(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        ran = Team(tmp_path, capsys).sdaqf("check", "--base", "gone; touch x~2")
+        assert ran.err.endswith("fetch it: git fetch origin 'gone; touch x'\n")
+
+    def test_the_build_folder_to_untrack(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        team = Team(tmp_path, capsys)
+        team.write("sdaqf.toml", 'build = "the output"\n')
+        team.write("the output/x", "x")
+        team.commit()
+        assert "`git rm -r --cached 'the output'`" in team.build().err
+
+    def test_the_file_that_a_block_was_moved_into(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        team = Team(tmp_path, capsys)
+        assert team.sdaqf("render", "context", "--into", "AGENTS.md").code == 0
+        (tmp_path / "AGENTS.md").rename(tmp_path / "for agents.md")
+        assert team.found()["settle"] == "sdaqf render context --into 'for agents.md'"
+
+    def test_the_context_of_a_manifest_that_cannot_be_read(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        team = Team(tmp_path, capsys)
+        team.write("manifests/context.yaml", "sdaqf: 1\nspecification:\n")
+        assert "\nNext: sdaqf status 'context.a b'\n" in team.sdaqf("render", "context.a b").out
