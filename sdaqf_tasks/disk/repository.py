@@ -150,6 +150,12 @@ class Repository:
         """How every entry looked when it was last hashed, by name."""
         return {entry.name: mark for entry, mark in zip(self._last.entries, self._last.marks, strict=True)} if self._last else {}
 
+    def tracks(self, name: str) -> bool:
+        """Whether git tracks the name, also one that patterns leave out of the tree."""
+        self._last or self.observe()
+        listing = self._last.listing if self._last else b""
+        return any(entry.tracked and entry.name == name for entry in (_listed(item[0]) for item in re.finditer(rb"[^\0]+", listing)))
+
     def blobs(self, names: Sequence[str], limit: int) -> list[bytes | None]:
         """The content of each blob, named by id or as COMMIT:PATH; None where it is none, or larger than `limit` bytes."""
         return self._git.blobs(names, limit)

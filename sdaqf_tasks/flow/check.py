@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sdaqf_tasks.context.compile import Survey, survey
@@ -13,9 +15,10 @@ from sdaqf_tasks.context.compile import held as held_now
 from sdaqf_tasks.context.findings import Checked, Findings
 from sdaqf_tasks.context.index import index
 from sdaqf_tasks.context.staleness import Difference, Held, differences, hidden_contradictions
+from sdaqf_tasks.disk.files import shown
 from sdaqf_tasks.disk.history import History
 from sdaqf_tasks.disk.past import converted
-from sdaqf_tasks.errors import Finding, Reason, SdaqfError, Severity, Unreadable
+from sdaqf_tasks.errors import Conflict, Finding, Reason, SdaqfError, Severity, Unreadable
 from sdaqf_tasks.flow import blocks, lock, mentions, stages
 from sdaqf_tasks.flow.base import EVERYTHING, Base
 from sdaqf_tasks.flow.drift import drifts
@@ -48,6 +51,33 @@ def check(run: Run, names: Sequence[str] = (), *, base: str | None = None) -> Ch
     if run.observe()[:2] != before[:2]:
         raise Unreadable(Reason.CANDIDATE_MOVED, "the tree changed while it was checked")
     return checking.result(manifests)
+
+
+def verify_outputs(run: Run, outputs: Sequence[Path]) -> None:
+    """Refuse to write over what git tracks or a manifest is made of. Raises `Conflict` with OUTPUT_INVALID."""
+    for path in outputs:
+        place = Path(os.path.realpath(path.parent), path.name)
+        for root in filter(None, (run.project.root, run.owner)):
+            scope = RootScope.OWNER if root is run.owner else RootScope.REPOSITORY
+            if place.is_relative_to(root.path) and (why := _in_use(run, scope, place.relative_to(root.path).as_posix())):
+                todo = "Name a file that git does not track, and that no manifest names."
+                raise Conflict(Reason.OUTPUT_INVALID, f"it {why}, and would be written over", at=shown(path.name), todo=todo)
+
+
+def _in_use(run: Run, scope: RootScope, name: str) -> str:
+    if ".git" in name.lower().split("/"):
+        return "belongs to git"
+    if scope is RootScope.REPOSITORY and run.repository.tracks(name):
+        return "is tracked by git"
+    for manifest in run.project.manifests:
+        names = {manifest.path, lock_path(manifest)} if scope is RootScope.REPOSITORY else {lock.owner_path(manifest)}
+        with suppress(SdaqfError):  # what cannot be read names nothing
+            reading = run.reading(manifest)
+            names |= {*reading.digests} if scope is RootScope.REPOSITORY else set()
+            names |= {name for each in reading.declaration.sources if each.entry.root is scope and each.takes(name)}
+        if name in names:
+            return f"is a source of {manifest.name}, its YAML or its lock"
+    return ""
 
 
 class _Asked(NamedTuple):

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from sdaqf_tasks.errors import Invalid, shown
-from sdaqf_tasks.formats import manifest_yaml, plain_yaml
+from sdaqf_tasks.formats import globs, manifest_yaml, plain_yaml
 from sdaqf_tasks.formats.entries import Spot, meant, members, typed, words
 from sdaqf_tasks.formats.manifest_yaml import BudgetEntry, Defaults, Expiry, ManifestFile, QueryEntry, SourceEntry
 from sdaqf_tasks.formats.plain_yaml import Document
@@ -71,6 +71,12 @@ class Declared(NamedTuple):
         """The globs that `glob` leaves out."""
         given = self.entry.exclude
         return (given,) if isinstance(given, str) else tuple(given or ())
+
+    def takes(self, name: str) -> bool:
+        """Whether it means the file of that name, which may not be there. Raises `Invalid` for a glob that is none."""
+        if not self.is_glob:
+            return name == self.pattern
+        return globs.matches(self.pattern, name) and not any(globs.matches(glob, name) for glob in self.excluded)
 
     @property
     def authority(self) -> Authority:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -122,7 +121,7 @@ def _resolve(run: Run, manifests: Sequence[ManifestFile]) -> _Answer:
     found = [(entries, write) for entries, write in (lock.resolve(run, manifest) for manifest in manifests) if write]
     resolved = [entry for entries, _ in found for entry in entries]
     width = max((len(pin.shown) for pin, _ in resolved), default=0)
-    lines = [f"{pin.shown:<{width}}   {word:<8}   {_WHY[word]}{' ' + shlex.quote(pin.path) if word == 'neither' else ''}" for pin, word in resolved]
+    lines = [f"{pin.shown:<{width}}   {word:<8}   {_WHY[word]}{' ' + pin.path if word == 'neither' else ''}" for pin, word in resolved]
     changes = [{"change": word, "scope": pin.scope, "path": pin.path, "part": pin.part[1]} for pin, word in resolved]
     waiting = sum(word == "neither" for _, word in resolved)
     return _Answer(lines if found else ["no lock is in conflict"], changes, [write for _, write in found if write], waiting)
@@ -155,6 +154,7 @@ def run_check(options: argparse.Namespace, voice: Voice) -> int:
         if not run.project.manifests:
             raise Refused(Reason.UNKNOWN_NAME, "there is no manifest to check", todo=run.project.first_step)
         checked = gate.check(run, options.names, base=options.base)
+        gate.verify_outputs(run, [path for _, path in options.output])
         failed = not checked.unmet and findings.worst(checked, options.fail_on or ("error",)) and not options.exit_zero
         records = replay.keep_of_gate(run, checked.manifests) if failed else []
     for name, path in options.output:

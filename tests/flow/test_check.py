@@ -850,6 +850,44 @@ class TestNothingIsWritten:
             team.sdaqf("check", "--output", "json=report.json", "--output", "markdown=page.md")
         assert json.loads(team.read("report.json"))["pinned"] == 3
 
+    @pytest.mark.parametrize(
+        ("output", "why"),
+        [
+            ("docs/spec.md", "is tracked by git"),
+            ("docs/../.gitignore", "is tracked by git"),
+            ("left/out.json", "is tracked by git"),
+            (".git/config", "belongs to git"),
+            ("manifests/new.lock", "is a source of new, its YAML or its lock"),
+            ("manifests/new.yaml", "is a source of new, its YAML or its lock"),
+            ("manifests/_more.yaml", "is a source of new, its YAML or its lock"),
+            ("run/seen.txt", "is a source of new, its YAML or its lock"),
+            ("notes/new.md", "is a source of new, its YAML or its lock"),
+        ],
+    )
+    def test_no_output_is_written_over_what_is_in_use(self, team: Team, output: str, why: str) -> None:
+        for name in ("left/out.json", ".gitignore"):
+            team.write(name, "run/\n")
+        team.write("sdaqf.toml", 'exclude = ["left/**"]\n')
+        team.commit()
+        seen = "  seen: {path: run/seen.txt, kind: finding, ignored: true}\n"
+        notes = "  notes: {glob: notes/*.md, exclude: [notes/not.md], kind: finding}\n"
+        team.manifest(f"sdaqf: 1\nspecification: docs/spec.md\ninclude: [_more.yaml]\nsources:\n{seen}{notes}", "new")
+        team.write("manifests/_more.yaml", "sdaqf: 1\n")
+        for name in ("run/seen.txt", "notes/a.md"):
+            team.write(name, "x\n")
+        with team.unchanged():
+            ran = team.sdaqf("check", "--output", "json=notes/not.md", "--output", f"json={output}")
+        told = f"  {Path(output).name}: it {why}, and would be written over"
+        assert (ran.code, ran.err.splitlines()[:2]) == (1, ["sdaqf check: refused", told])
+
+    def test_outputs_may_be_untracked_ignored_or_elsewhere(self, team: Team, tmp_path: Path) -> None:
+        team.write(".gitignore", "run/\n")
+        team.commit()
+        for output in ("new.json", "run/new.json", str(tmp_path / "new.json")):
+            for _ in range(2):
+                (team.path / "run").mkdir(exist_ok=True)
+                assert team.sdaqf("check", "--output", f"json={output}").code == 0
+
     def test_counts_tell_what_is_pinned_and_what_follows_the_tree(self, team: Team) -> None:
         team.write("src/b.py", "")
         team.write("src/c.py", "c = 1\n" * 20_000)  # two pieces
