@@ -15,7 +15,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -330,6 +330,18 @@ class Lock:
                 if not taken:
                     os.close(self._descriptor)
             return taken
+
+
+@contextlib.contextmanager
+def alone(folders: Iterable[Path]) -> Iterator[None]:
+    """While nobody else is inside who asks for one of these folders. Nothing is written, and where a file system knows no lock
+    on a folder there is none."""
+    with contextlib.ExitStack() as held:
+        for path in sorted(set(folders)):
+            folder = held.enter_context(_folder(path / "_"))
+            with contextlib.suppress(OSError):
+                fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
 
 
 def _status(name: str, folder: int) -> os.stat_result | None:

@@ -10,7 +10,7 @@ import os
 import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from sdaqf_tasks.context.compile import compile as compile_manifest
@@ -18,7 +18,7 @@ from sdaqf_tasks.context.compile import held as held_now
 from sdaqf_tasks.context.staleness import Difference, Held, differences
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.disk.files import Root
-from sdaqf_tasks.errors import Finding, Reason, Refused, Unreadable
+from sdaqf_tasks.errors import Conflict, Finding, Reason, Refused, Unreadable
 from sdaqf_tasks.flow.project import ManifestFile
 from sdaqf_tasks.flow.run import Pass, Run
 from sdaqf_tasks.flow.stories import Stories, changed_lines
@@ -36,11 +36,12 @@ _NAMED = 5
 
 
 class Locks(NamedTuple):
-    """The pins of one manifest, by where they are kept; None where there is no such file. `digest` names both."""
+    """The pins of one manifest, by where they are kept; None where there is no such file. `digest` names both, `read` holds them."""
 
     repository: Lock | None
     owner: Lock | None
     digest: str
+    read: tuple[bytes | None, bytes | None]
 
     @property
     def pins(self) -> Lock:
@@ -72,6 +73,7 @@ def read(run: Run, manifest: ManifestFile) -> Locks:
         None if here is None else lockfile.parse(here, lock_path(manifest)),
         None if private is None else lockfile.parse(private, f"owner:{owner_path(manifest)}"),
         canonical.digest(canonical.encode([None if found is None else canonical.digest(found) for found in (here, private)])),
+        (here, private),
     )
 
 
@@ -139,11 +141,13 @@ class Entry(NamedTuple):
 
 
 class Write(NamedTuple):
-    """A file to write: its path below a root, whole; `private` where it lies under the owner root."""
+    """A file to write: its path below a root, whole; `was` is what was read there, None for nothing; `private` where it lies
+    under the owner root."""
 
-    root: Path
+    root: Root
     path: str
     data: bytes
+    was: bytes | None
     private: bool = False
 
     @property
@@ -208,21 +212,32 @@ def lock_writes(run: Run, manifest: ManifestFile, locks: Locks, new: Lock) -> It
     here = {pin: digest for pin, digest in new.items() if pin.scope != OWNER}
     private = {pin: digest for pin, digest in new.items() if pin.scope == OWNER}
     if here != locks.repository and (here or locks.repository is not None):
-        yield Write(run.project.top, lock_path(manifest), lockfile.render(here))
+        yield Write(run.project.root, lock_path(manifest), lockfile.render(here), locks.read[0])
     if run.owner and private != (locks.owner or {}):
-        yield Write(run.owner.path, owner_path(manifest), lockfile.render(private), private=True)
+        yield Write(run.owner, owner_path(manifest), lockfile.render(private), locks.read[1], private=True)
 
 
 def write(run: Run, writes: Sequence[Write]) -> None:
-    """Put the files in place, each atomically. What is private is readable by its owner alone, and no part of a work tree."""
+    """Put the files in place, each atomically. What is private is readable by its owner alone, and no part of a work tree.
+
+    Raises `Conflict` with CHANGED, before anything is written, where one of them is not what was read: somebody else may
+    have said meanwhile that other texts were reviewed.
+    """
     for each in writes:
-        path = each.root / each.path
         if each.private:
-            files.make_folder(path.parent, within=each.root)
-            if each.root.is_relative_to(run.project.top) and not os.path.lexists(path.parent / ".gitignore"):
-                files.publish(path.parent / ".gitignore", b"*\n")
-        mode = 0o600 if each.private else stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
-        files.replace(path, each.data, mode=mode)
+            folder = (each.root.path / each.path).parent
+            files.make_folder(folder, within=each.root.path)
+            if folder.is_relative_to(run.project.root.path) and not os.path.lexists(folder / ".gitignore"):
+                files.publish(folder / ".gitignore", b"*\n")
+    with files.alone((each.root.path / each.path).parent for each in writes):
+        for each in writes:
+            if data(each.root, each.path) != each.was:
+                todo = "Read what it says now, then run the same again."
+                raise Conflict(Reason.CHANGED, "it was written meanwhile; nothing was written over", at=each.shown, todo=todo)
+        for each in writes:
+            path = each.root.path / each.path
+            mode = 0o600 if each.private else stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+            files.replace(path, each.data, mode=mode)
 
 
 # ---- a merge conflict -----------------------------------------------------------------------------------------------
@@ -256,4 +271,4 @@ def resolve(run: Run, manifest: ManifestFile) -> tuple[list[Resolved], Write | N
             told.append(Resolved(pin, word))
         if word in ("same", "ours", "theirs") and (taken := theirs.get(pin) if word == "theirs" else ours.get(pin)):
             merged[pin] = taken
-    return told, Write(run.project.top, lock_path(manifest), lockfile.render(merged))
+    return told, Write(run.project.root, lock_path(manifest), lockfile.render(merged), found)

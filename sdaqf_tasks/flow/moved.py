@@ -150,15 +150,15 @@ class Edits:
     def writes(self) -> Iterator[Write]:
         """The edited files. Raises `Invalid` with the place of what is written in a way that cannot be edited there."""
         for name, edits in self._found.items():
-            text = self._run.project.root.read(name, plain_yaml.BYTES).decode("utf-8")
-            rows = text.split("\n")
+            was = self._run.project.root.read(name, plain_yaml.BYTES)
+            rows = was.decode("utf-8").split("\n")
             for (row, column), edit in sorted(edits.items(), reverse=True):  # so that no edit moves the place of another
                 head, tail = rows[row][:column], rows[row][column:]
                 position = tail.find(edit.old, len(str(_value(edit.spot))) - len(edit.old))
                 rows[row] = head + (tail[:position] + edit.new + tail[position + len(edit.old) :] if position >= 0 else tail)
             data = "\n".join(rows).encode("utf-8")
             _verify(name, data, list(edits.values()))
-            yield Write(self._run.project.top, name, data)
+            yield Write(self._run.project.root, name, data, was)
 
 
 def _value(spot: Spot) -> Any:

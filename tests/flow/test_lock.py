@@ -5,14 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from sdaqf_tasks.errors import Conflict, Reason
+from sdaqf_tasks.flow import lock as locking
+from sdaqf_tasks.flow.project import Project
+from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.formats import lockfile
 from sdaqf_tasks.formats.lockfile import Pin, text_digest
 from tests.flow.reviewing import CACHES, FILES, LOCK, MANIFEST, RETRIES, Team
-from tests.fronts.run import Ran
+from tests.fronts.run import SDAQF, Ran
 
 NO_TERMINAL = "written without a terminal: whoever called this says that the texts were read"
 FIVE = "We retry five times with jitter."
@@ -159,6 +164,55 @@ class TestWriting:
         inside.path, inside._capsys = team.path / "docs", team._capsys
         assert inside.sdaqf("lock").code == 0
         assert team.pins()[RETRIES] == text_digest(team.read(RETRIES))
+
+
+class TestTwoAtOnce:
+    """Whoever comes second is told, and nothing that the first said is lost."""
+
+    @pytest.mark.parametrize("locked", [True, False])
+    def test_a_lock_that_was_written_meanwhile_is_not_written_over(
+        self, locked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        team = Team(tmp_path / "project", capsys, locked=locked)
+        team.edit(RETRIES, THREE, FIVE)
+        team.edit(CACHES, "nothing", "everything")
+        with Run(Project.find(team.path)) as second:
+            found = locking.relock(second, second.project.manifests, [RETRIES])
+            team.lock("--only", CACHES)
+            with team.unchanged(), pytest.raises(Conflict) as caught:
+                locking.write(second, found.writes)
+        assert (caught.value.reason, caught.value.where) == (Reason.CHANGED, LOCK)
+        team.lock("--only", RETRIES)
+        assert (team.pins()[RETRIES], team.pins()[CACHES]) == tuple(text_digest(team.read(name)) for name in (RETRIES, CACHES))
+
+    def test_nor_is_any_other_file_of_the_same_act(self, team: Team) -> None:
+        team.manifest(MANIFEST, "other")
+        team.lock()
+        team.edit(RETRIES, THREE, FIVE)
+        with Run(Project.find(team.path)) as second:
+            found = locking.relock(second, second.project.manifests)
+            team.lock("other")
+            with team.unchanged(), pytest.raises(Conflict):
+                locking.write(second, found.writes)
+
+    def test_of_four_processes_nothing_is_lost(self, team: Team) -> None:
+        names = [f"docs/adr/{number}.md" for number in range(4)]
+        team.manifest("sdaqf: 1\nspecification: docs/spec.md\nsources:\n  all: decision docs/adr/*.md\n")
+        for name in names:
+            team.write(name, "one\n")
+        team.lock()
+        for name in names:
+            team.write(name, "two\n")
+        running = [
+            subprocess.Popen([SDAQF, "lock", "--only", name], cwd=team.path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            for name in names
+        ]
+        ended = [(process.communicate(timeout=120)[1].decode(), process.returncode) for process in running]
+        pins = team.pins()
+        assert {code for _, code in ended} <= {0, 1} and 0 in {code for _, code in ended}
+        for name, (said, code) in zip(names, ended, strict=True):
+            assert (pins[name] == text_digest("two\n")) == (code == 0)
+            assert code == 0 or said.endswith("(changed)\n")
 
 
 class TestChoosing:
