@@ -150,7 +150,9 @@ class Listing:
 
     def _instead(self, declared: Declared) -> str:
         if declared.alias != SPECIFICATION:
-            return Reason.RENDER_TARGET.todo
+            line, path = declared.spot.document.place(declared.spot.path).split(":")[1], shown(declared.pattern)
+            where = f"`{declared.alias}` (line {line})"
+            return f"Take {where} out, also where `require` names it: agents read {path} anyway. Or render into another file."
         for name in self.offered():
             if name != declared.pattern and (known := excerpts.headings(self._file(RootScope.REPOSITORY, name).text)):
                 return f"Write:  specification: {{path: {name}, section: {json.dumps(known[0].text, ensure_ascii=False)}}}"

@@ -16,6 +16,7 @@ from sdaqf_tasks.flow.blocks import FILE_BYTES, Kept
 from sdaqf_tasks.flow.project import Chain
 from sdaqf_tasks.formats.records import Sensitivity
 from tests.flow.workshop import DEFAULT, MANIFEST, REVIEW, Workshop
+from tests.fronts.run import in_process
 
 RULES = "# Rules\r\n\r\nBe calm.\r\n"
 
@@ -211,7 +212,24 @@ class TestTarget:
         error = refusal(shop)
         assert (error.reason, error.where) == (Reason.RENDER_TARGET, "manifests/context.yaml:5:10")
         assert error.message == "AGENTS.md is what a context of this manifest is rendered into"
-        assert error.todo == "Leave it out, or render into another file."
+        assert error.todo == (
+            "Take `rules` (line 5) out, also where `require` names it: agents read AGENTS.md anyway. Or render into another file."
+        )
+
+    def test_what_init_proposes_is_mended_as_it_is_said(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shop = Workshop(tmp_path / "new", {"README.md": "# Acme\n", "AGENTS.md": "Be calm.\n", "src/a.py": "a = 1\n"})
+        monkeypatch.chdir(shop.path)
+        assert in_process("init", "--yes", capsys=capsys).code == 0
+        error = refusal(shop)
+        place, line = shop.path / "manifests/context.yaml", error.where.split(":")[1]
+        assert error.todo.startswith(f"Take `rules` (line {line}) out, also where `require` names it")
+        rows = place.read_text().splitlines(keepends=True)
+        assert "AGENTS.md" in rows.pop(int(line) - 1)
+        place.write_text("".join(rows).replace("require: [rules]", "require: [specification]"))
+        review(shop)
+        assert (keep(shop).word, shop.words()["context"]) == ("made", "made")
 
     def test_so_is_one_that_is_named_later(self, shop: Workshop) -> None:
         keep(shop)
