@@ -6,6 +6,7 @@ Each returns plain values in the order in which people read them.
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
 from sdaqf_tasks.context.explain import Explanation, Told
@@ -13,7 +14,7 @@ from sdaqf_tasks.context.query import Origins
 from sdaqf_tasks.errors import Finding, Reason, Refused, SdaqfError
 from sdaqf_tasks.flow import stages
 from sdaqf_tasks.flow.build import held
-from sdaqf_tasks.flow.project import Chain
+from sdaqf_tasks.flow.project import Chain, ManifestFile
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.status import status
 from sdaqf_tasks.formats.declaration import DEFAULT, Declared
@@ -32,6 +33,8 @@ def explain(run: Run, label: str, wanted: str | None = None) -> Result:
     `wanted` is an alias, a path (`docs/a.md`, or `docs/a.md:1-40`), or a node's or source's id or its beginning. Raises
     `Refused`: UNKNOWN_NAME, NOT_BUILT.
     """
+    if wanted is None:
+        _verify_no_source(run, label)
     chain, state = chain_of(run, label)
     built = run.store.ref(stages.ref_name(chain, "snapshot")) is not None
     manifest, graph, selection = (held(run, chain, name, state["next"] or None) for name in ("manifest", "graph", "selection"))
@@ -64,6 +67,23 @@ def explain(run: Run, label: str, wanted: str | None = None) -> Result:
         origin = _origin(source, explanation.sources[source_id]) if source else {}
         result["detail"] = explanation.of(source_id) | {"alias": entry["alias"], "alias_members": members, "origin": origin}
     return result
+
+
+def _verify_no_source(run: Run, label: str) -> None:
+    """Refuse a source where a context belongs, with the command that was meant."""
+    manifests, path = run.project.manifests, label.partition(":")[0]
+    if label.partition(".")[0] in {manifest.name for manifest in manifests}:
+        return
+    if name := next((manifest.name for manifest in manifests if _takes(run, manifest, path)), "NAME" if "/" in path else ""):
+        message = f"{label[:80]!a} is a source, not a context"
+        raise Refused(Reason.UNKNOWN_NAME, message, todo=f"Say: sdaqf explain {name} {shlex.quote(label)}")
+
+
+def _takes(run: Run, manifest: ManifestFile, path: str) -> bool:
+    try:
+        return any(declared.takes(path) for declared in run.reading(manifest).declaration.sources)
+    except SdaqfError:
+        return False
 
 
 def _path(entry: Result) -> str:

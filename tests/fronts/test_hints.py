@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,18 @@ class TestWhatWasTypedIsQuoted:
         team = Team(tmp_path, capsys)
         team.write("manifests/context.yaml", "sdaqf: 1\nspecification:\n")
         assert "\nNext: sdaqf status 'context.a b'\n" in team.sdaqf("render", "context.a b").out
+
+
+class TestAWordThatWasMeant:
+    """What is mistyped, or stands in another's place, is answered with what was probably meant."""
+
+    @pytest.mark.parametrize("given", [RETRIES, "docs/spec.md", f"{RETRIES}:1-2", "src/new one.py"])
+    def test_of_a_source_in_place_of_a_context(self, given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        ran = Team(tmp_path, capsys).sdaqf("explain", given)
+        told = [f"  {given!r} is a source, not a context", f"  Say: sdaqf explain context {shlex.quote(given)}   (unknown-name)"]
+        assert (ran.code, ran.err.splitlines()[1:]) == (1, told)
+
+    def test_of_a_path_that_nothing_names_and_of_another_name(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        team = Team(tmp_path, capsys)
+        assert "  Say: sdaqf explain NAME lib/a.md   (unknown-name)\n" in team.sdaqf("explain", "lib/a.md").err
+        assert "there is no manifest 'contxt'; did you mean context?" in team.sdaqf("explain", "contxt").err
