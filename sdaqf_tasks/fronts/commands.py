@@ -45,6 +45,15 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise Usage(self.prog, message)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            from sdaqf_tasks.formats.plain_yaml import nearest
+
+            known = list(map(str, action.choices))
+            close = nearest(str(value), known)
+            message = f"{value!r} is none; " + (f"did you mean {close}?" if close else f"there are: {', '.join(known)}")
+            raise argparse.ArgumentError(action, message)
+
     def _print_message(self, message: str, file: object = None) -> NoReturn:
         raise Answered(message)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.flow.reviewing import RETRIES, Team
+from tests.fronts.run import in_process
 
 
 class TestAfterARefusalTheHintIsCheck:
@@ -72,6 +73,20 @@ class TestWhatWasTypedIsQuoted:
 
 class TestAWordThatWasMeant:
     """What is mistyped, or stands in another's place, is answered with what was probably meant."""
+
+    @pytest.mark.parametrize(
+        ("line", "told"),
+        [
+            ("chek", "argument COMMAND: 'chek' is none; did you mean check?"),
+            ("context qery", "argument STAGE: 'qery' is none; did you mean query?"),
+            ("build --until snapshoot", "argument --until: 'snapshoot' is none; did you mean snapshot?"),
+            ("check --format marckdown", "argument --format: 'marckdown' is none; did you mean markdown?"),
+            ("render x --clearance x", "argument --clearance: 'x' is none; there are: public, repository-private, owner-private"),
+        ],
+    )
+    def test_of_a_command_or_a_choice(self, line: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+        ran = in_process(*line.split(), capsys=capsys)
+        assert (ran.code, ran.err.splitlines()[1]) == (2, f"  {told}")
 
     @pytest.mark.parametrize("given", [RETRIES, "docs/spec.md", f"{RETRIES}:1-2", "src/new one.py"])
     def test_of_a_source_in_place_of_a_context(self, given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
