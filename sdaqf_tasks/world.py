@@ -28,8 +28,8 @@ class Tree(NamedTuple):
     """The candidate as it was observed (FORMAT 4, PIPELINE 5).
 
     `files` are the regular files of it, `links` and `submodules` the other entries that are present, each in the order
-    of the digest; `untracked` those of them that git does not track. Names are git's bytes, decoded as UTF-8 with
-    surrogate escapes. `committed` is HEAD's commit time as a TIME in UTC.
+    of the digest; `untracked` those of them that git does not track; `excluded` is what patterns leave out. Names are git's
+    bytes, decoded as UTF-8 with surrogate escapes. `committed` is HEAD's commit time as a TIME in UTC.
     """
 
     git_head: str
@@ -40,6 +40,7 @@ class Tree(NamedTuple):
     submodules: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     untracked: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
 
 
 class Sources(Protocol):

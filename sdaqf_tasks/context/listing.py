@@ -22,6 +22,9 @@ from sdaqf_tasks.world import REFERENCE_BYTES, SOURCE_BYTES, Observed, Sources, 
 
 PORTABLE = "A-Z a-z 0-9 . _ / - alone, at most 240, relative, no component that Windows keeps for devices or that ends with a dot"
 
+_EXCLUDED = "excluded by the settings: it is no part of the tree"
+_SETTINGS = "Name another file, or take it out of `exclude` (or `exclude_untracked`) there."
+
 TARGET = "what a context of this manifest is rendered into"
 
 
@@ -96,6 +99,8 @@ class Listing:
         """Refuse a path that is not a regular file of the tree; one that git ignores passes where that is meant."""
         if path in self._files:
             return
+        if path in self._tree.excluded and not ignored:
+            raise spot.fault(f"{shown(path)} is {_EXCLUDED}", todo=_SETTINGS)
         if why := self._not_a_file(path):
             raise spot.fault(f"{shown(path)} {why}", todo="Name a regular file.", reason=Reason.MISSING_OR_UNREADABLE)
         if (same := next((name for name in self._tree.files if name.casefold() == path.casefold()), None)) or self._is_missing(path):
@@ -178,6 +183,8 @@ class Listing:
         if not found:
             close = self._nearest(declared.pattern)
             todo = f"Nearest file: {close}" if close else "Correct the glob."
+            if any(map(wanted, self._tree.excluded)):
+                raise declared.place.fault(f"{shown(declared.pattern)} matches only what is {_EXCLUDED}", todo=_SETTINGS)
             raise declared.place.fault(f"{shown(declared.pattern)} matches no file of the tree", todo=todo)
 
     def _taking(self, name: str, kind: str, declared: Declared) -> Iterator[tuple[File, list[Span]]]:

@@ -97,6 +97,7 @@ class Repository:
         self._excluded = [compiled(pattern, Reason.SETTINGS_INVALID) for pattern in self._patterns if pattern != UNTRACKED]
         self._limits = limits
         self._last: Observation | None = None
+        self._apart: frozenset[str] = frozenset()
         self._committed: dict[str, str] = {}
         try:
             self.root = Root(top)
@@ -135,7 +136,7 @@ class Repository:
         if not os.path.samestat(self.root.path.lstat(), os.fstat(self.root.descriptor)):
             raise Refused(Reason.CANDIDATE_MOVED, "the root was replaced while it was read")
         self._last = last
-        return last.tree._replace(git_head=head, committed=self._committed[head])
+        return last.tree._replace(git_head=head, committed=self._committed[head], excluded=self._apart)
 
     def history(self, *arguments: str, limit: int = ANSWER_BYTES) -> bytes:
         """What git says about the past: `log`, `rev-list`, `show`, `cat-file`, `ls-tree`, `diff-tree`, `merge-base`.
@@ -200,9 +201,11 @@ class Repository:
     def _entries(self, listing: bytes) -> tuple[Entry, ...]:
         """The entries of the candidate in the order of the digest (FORMAT 4.3, steps 1 and 2)."""
         found: dict[str, Entry] = {}
+        apart: set[str] = set()
         more = 0  # beyond the limit they are counted, not kept
         for entry in (_listed(item[0]) for item in re.finditer(rb"[^\0]+", listing)) if listing else self._everything():
             if self._left_out(entry):
+                apart.add(entry.name)
                 continue
             if len(found) <= self._limits.files or entry.name in found:
                 found[entry.name] = _checked(entry)
@@ -210,6 +213,7 @@ class Repository:
                 more += 1
         if len(found) > self._limits.files:
             raise Refused(Reason.TREE_LIMIT, f"the tree has {len(found) + more} entries; limits.files is {self._limits.files}")
+        self._apart = frozenset(apart)
         return tuple(sorted(found.values(), key=lambda entry: in_order(entry.name)))
 
     def _left_out(self, entry: Entry) -> bool:

@@ -183,6 +183,21 @@ class TestInUse:
         shop.write("notes/x.txt", "x\n")
         assert set(shop.words().values()) == {"up to date"}
 
+    @pytest.mark.parametrize("settings", ['exclude = ["docs/adr/**"]', "exclude_untracked = true"])
+    @pytest.mark.parametrize(
+        ("kind", "says"),
+        [("decision docs/adr/n.md", "docs/adr/n.md is"), ("finding docs/adr/n*.md", "docs/adr/n*.md matches only what is")],
+    )
+    def test_a_source_that_is_excluded_says_so(self, kind: str, says: str, settings: str, shop: Workshop) -> None:
+        shop.write("sdaqf.toml", settings)
+        shop.write("docs/adr/n.md", "n\n")
+        shop.manifest(f"sdaqf: 1\nspecification: docs/spec.md\nsources:\n  new: {kind}\n")
+        error = shop.refusal()
+        assert error.message == f"{says} excluded by the settings: it is no part of the tree"
+        assert error.todo == "Name another file, or take it out of `exclude` (or `exclude_untracked`) there."
+        shop.write("sdaqf.toml", "")
+        assert shop.words() == {"context": "made"}
+
     def test_what_is_excluded_changes_every_tree(self, shop: Workshop) -> None:
         shop.build()
         shop.write("sdaqf.toml", 'exclude = ["none/such"]\n')
