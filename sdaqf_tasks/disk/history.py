@@ -78,15 +78,28 @@ class History:
             self._known.update(zip(wanted, self._repository.blobs(wanted, limit), strict=True))
         return {blob: self._known.get(blob) if blob else None for blob in asked}
 
+    @cached_property
+    def _folders(self) -> dict[str, Version]:
+        """The last version of anything in a folder, for each folder that the listing has something of."""
+        found: dict[str, Version] = {}
+        for name, versions in self._listing[0].items():  # the newest first
+            for end in (place for place, character in enumerate(name) if character == "/"):
+                found.setdefault(name[:end], versions[0])
+        return found
+
     def removed(self, path: str) -> Version | None:
-        """The version in which the path went away, if that is its last one."""
-        last = next(iter(self.versions(path)), None)
+        """The version in which the path went away, if that is its last one; of a folder, that in which its last file did."""
+        last = next(iter(self.versions(path)), self._folders.get(path))
         return last if last and last.blob is None else None
 
     def renamed(self, path: str) -> str | None:
-        """Where the commit that removed the path moved it to, as git sees it."""
+        """Where the commit that removed the path, or the last file of that folder, moved it to, as git sees it."""
         gone = self.removed(path)
-        return next((new for old, new in self._renames(gone) if old == path), None) if gone else None
+        for old, new in self._renames(gone) if gone else ():
+            inside = old[len(path) :]
+            if f"{old}/".startswith(f"{path}/") and new.endswith(inside):
+                return new.removesuffix(inside)
+        return None
 
     def renamed_from(self, path: str) -> str | None:
         """Where the commit that first had the path moved it from, as git sees it."""

@@ -265,6 +265,7 @@ class Repository:
             repository_digest=digest.hexdigest().upper(),
             committed="",
             untracked=frozenset(entry.name for entry in entries if not entry.tracked),
+            excluded=frozenset(),
             **{kind: tuple(found) for kind, found in names.items()},
         )
         settled = all(mark is None or mark.settled(began) for mark in marks)

@@ -71,6 +71,35 @@ def test_a_removed_file_is_dead_with_the_commit(tree: WorkTree) -> None:
     assert looked(tree, {"AGENTS.md": "[old](src/old.py)"}).dead[0][1:4] == (1, "src/old.py", f"removed by {commit[:7]}")
 
 
+def test_a_removed_folder_is_dead_with_the_commit_that_took_its_last_file(tree: WorkTree) -> None:
+    for name in ("lib/a/one.py", "lib/a/b/two.py", "lib/other.py"):
+        tree.write(name, name.encode())
+    tree.commit()
+    tree.git("rm", "-q", "lib/a/one.py")
+    tree.commit()
+    assert looked(tree, {"AGENTS.md": "`lib/a/` `lib/a/b/`"}).dead == ()
+    tree.git("rm", "-q", "lib/a/b/two.py")
+    commit = tree.commit()
+    tree.write("lib/other.py", b"more")
+    tree.commit()
+    found = looked(tree, {"AGENTS.md": "`lib/a/` [b](lib/a/b) `lib/` `lib/never/`"})
+    assert [(dead.place, dead.what) for dead in found.dead] == [(name, f"removed by {commit[:7]}") for name in ("lib/a", "lib/a/b")]
+    assert found.total == 3
+
+
+def test_a_renamed_folder_is_dead_with_its_new_name(tree: WorkTree) -> None:
+    for name in ("old/a/one.py", "old/a/two.py"):
+        tree.write(name, BODY + name.encode())
+    tree.commit()
+    tree.git("mv", "old", "new")
+    commit = tree.commit()
+    found = looked(tree, {"AGENTS.md": "`old/` `old/a/`"})
+    assert [(dead.place, dead.what) for dead in found.dead] == [
+        ("old", f"renamed to new by {commit[:7]}"),
+        ("old/a", f"renamed to new/a by {commit[:7]}"),
+    ]
+
+
 @pytest.mark.parametrize(("written", "dead"), [("37", False), ("30-37", False), ("38", True), ("30-38", True)])
 def test_lines_beyond_the_end_are_dead(tree: WorkTree, written: str, dead: bool) -> None:
     expected = (Dead("AGENTS.md", 1, f"src/retry.py:{written}", "the file has 37 lines"),)
