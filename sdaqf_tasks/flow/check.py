@@ -70,11 +70,10 @@ def _in_use(run: Run, scope: RootScope, name: str) -> str:
     if scope is RootScope.REPOSITORY and run.repository.tracks(name):
         return "is tracked by git"
     for manifest in run.project.manifests:
-        names = {manifest.path, lock_path(manifest)} if scope is RootScope.REPOSITORY else {lock.owner_path(manifest)}
+        names = {manifest.path, lock_path(manifest), lock.owner_path(manifest)}
         with suppress(SdaqfError):  # what cannot be read names nothing
-            reading = run.reading(manifest)
-            names |= {*reading.digests} if scope is RootScope.REPOSITORY else set()
-            names |= {name for each in reading.declaration.sources if each.entry.root is scope and each.takes(name)}
+            names.update(run.reading(manifest).digests)
+            names |= {name for each in run.reading(manifest).declaration.sources if each.entry.root is scope and each.takes(name)}
         if name in names:
             return f"is a source of {manifest.name}, its YAML or its lock"
     return ""

@@ -90,8 +90,12 @@ def tree_line(tree: Tree, modified: Sequence[str]) -> str:
     counts = [f"{len(untracked)} untracked"] if untracked else []
     if len(modified) > len(untracked):
         counts.append(f"{len(modified) - len(untracked)} changed")
-    named = ", ".join(printable(ascii(name)[1:-1]) for name in modified[:3]) + (", …" if len(modified) > 3 else "")
-    return f"{line}   (+: {' and '.join(counts)}: {named})"
+    return f"{line}   (+: {' and '.join(counts)}: {_some(modified, 3)})"
+
+
+def _some(names: Sequence[str], most: int = 8) -> str:
+    """The first of the names, so that a terminal obeys none."""
+    return ", ".join(printable(ascii(name)[1:-1]) for name in names[:most]) + (", …" if len(names) > most else "")
 
 
 def totals(results: Sequence[Result]) -> str:
@@ -156,11 +160,9 @@ def status_lines(found: Mapping[str, Any], tree: Tree, modified: Sequence[str]) 
     if found["excluded"]:
         yield f"excluded from the tree: {printable(', '.join(found['excluded']))}"
     if found["untracked"]:
-        named = ", ".join(printable(ascii(name)[1:-1]) for name in found["untracked"][:8])
-        yield f"untracked, and part of the tree: {named}{', …' if len(found['untracked']) > 8 else ''}"
+        yield f"untracked, and part of the tree: {_some(found['untracked'])}"
     if hidden := found["untracked_ignored_by_you"]:
-        named = ", ".join(printable(ascii(name)[1:-1]) for name in hidden[:8]) + (", …" if len(hidden) > 8 else "")
-        yield f"{len(hidden)} of them your own git would ignore, and others' would not: {named}"
+        yield f"{len(hidden)} of them your own git would ignore, and others' would not: {_some(hidden)}"
     if found["other_files"]:
         yield f"other YAML beside the manifests, left alone: {printable(', '.join(found['other_files'][:8]))}"
     yield from clock_line()

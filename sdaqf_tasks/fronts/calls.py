@@ -154,12 +154,12 @@ def quality(graph: Path, selection: Path, snapshot: Path, output: Path) -> Resul
     return publish(count_quality(*taken), output)
 
 
-def render_document(snapshot: Path, compaction: Path, output: Path, *, clearance: Sensitivity | None = None) -> Result:
+def render_document(snapshot: Path, compaction: Path, output: Path, *, clearance: str | None = None) -> Result:
     """Without a clearance the document is for `repository-private` and refused above it; with one, it is partial."""
     whole, extracts = load(snapshot, Snapshot), load(compaction, artifacts.Compaction)
     if clearance is None:
         verify_clearance(extracts, whole, Sensitivity.REPOSITORY_PRIVATE)
-    write(document(whole, extracts, clearance=clearance).encode("utf-8"), output, ".md")
+    write(document(whole, extracts, clearance=Sensitivity(clearance) if clearance else None).encode("utf-8"), output, ".md")
     return {"artifact_type": "context-document", "artifact_id": extracts.artifact_id, "output": output.name}
 
 

@@ -268,14 +268,6 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _clearance(text: str) -> Any:
-    from sdaqf_tasks.formats.records import Sensitivity
-
-    if text not in CLEARANCES:
-        raise argparse.ArgumentTypeError(f"write one of {', '.join(CLEARANCES)}")
-    return Sensitivity(text)
-
-
 def _limit(text: str) -> tuple[str, int]:
     name, _, number = text.partition("=")
     if name not in LIMIT_NAMES or not (number.isascii() and number.isdecimal() and len(number) <= 18):
@@ -447,7 +439,7 @@ STAGE_OPTIONS: Mapping[str, Sequence[Argument]] = {
         path("--graph", "GRAPH", "with --selection: demand the whole chain"),
         path("--selection", "SELECTION", "with --graph: demand the whole chain"),
     ),
-    "render": (argument("--clearance", "S", f"{', '.join(CLEARANCES)}: leave out what is above", type=_clearance),),
+    "render": (argument("--clearance", "S", f"{', '.join(CLEARANCES)}: leave out what is above", choices=CLEARANCES),),
 }
 """Options of one stage, which its function in `fronts.calls` is given by name."""
 
