@@ -69,6 +69,7 @@ class Look(_Part, frozen=True, kw_only=True):
     submodules: bytes
     absent: bytes
     untracked: bytes
+    excluded: bytes
 
 
 class Read(_Part, frozen=True, kw_only=True):
@@ -300,6 +301,7 @@ def _look(tree: Tree) -> Look:
         repository_digest=tree.repository_digest,
         committed=tree.committed,
         untracked=_joined(sorted(tree.untracked)),
+        excluded=_joined(sorted(tree.excluded)),
         **names,
     )
 

@@ -256,6 +256,7 @@ def _tree(look: Look) -> Tree:
         submodules=_names(look.submodules),
         absent=_names(look.absent),
         untracked=frozenset(_names(look.untracked)),
+        excluded=frozenset(_names(look.excluded)),
     )
 
 

@@ -65,6 +65,11 @@ REFUSED: dict[str, tuple[Callable[[Workshop], object], Reason, str]] = {
     ),
     "an include is missing": (lambda shop: shop.manifest(MANIFEST + "include: [_no.yaml]\n"), Reason.MISSING_OR_UNREADABLE, "manifest"),
     "a glob has no match": (lambda shop: shop.manifest(with_source("  no: source no/*.py\n")), Reason.MANIFEST_INVALID, "manifest"),
+    "the settings exclude a source": (
+        lambda shop: (shop.write("sdaqf.toml", 'exclude = ["src/**"]'), shop.manifest(with_source("  one: source src/a.py\n"))),
+        Reason.MANIFEST_INVALID,
+        "manifest",
+    ),
     "a file is a link": (
         linked,
         Reason.MISSING_OR_UNREADABLE,
