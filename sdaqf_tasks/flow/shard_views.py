@@ -185,7 +185,7 @@ def fsck(bench: Workbench) -> View:
     Where HEAD leads nowhere, `tips` are the states that it may have held: those that no other state follows.
     """
     store, known = _anew(bench), set[str]()
-    with store.lock(60):
+    with bench.hold():
         try:
             head = store.pointed()
             known, _ = replay.reachable(head, store)
@@ -220,7 +220,7 @@ def _anew(bench: Workbench) -> ShardStore:
 def collect(bench: Workbench) -> View:
     """Remove the objects that HEAD does not lead to."""
     store = _anew(bench)
-    with store.lock(60):
+    with bench.hold():
         known, defects = replay.reachable(store.head(), store)
         if defects:
             raise Refused(Reason.OBJECT_DAMAGED, "the shard is damaged, and nothing is removed from it", todo="sdaqf shard fsck")

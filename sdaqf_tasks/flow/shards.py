@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from sdaqf_tasks.disk.shard_store import ShardStore
@@ -75,12 +76,16 @@ class Workbench:
         """The present state, to look at."""
         return Desk(self.store.head(), self.store)
 
+    def hold(self) -> AbstractContextManager[None]:
+        """The lock of the shard, for as long as it is waited for here. Raises as `files.Lock`."""
+        return self.store.lock(self._wait, lambda: self._report("waiting for another run"))
+
     def run(self, lines: Sequence[str], *, expected: Expected = Expected(), files: Mapping[str, str] = {}) -> list[dict[str, Any]]:  # noqa: B008
         """Run commands and control words, all or none, while the shard is held (SH-6, SH-8). One answer a line.
 
         `files` are the texts that an import names. Raises `SdaqfError`; then the shard is as it was.
         """
-        with self.store.lock(self._wait, lambda: self._report("waiting for another run")):
+        with self.hold():
             pending, answers = _Pending(self.store), []
             desk = Desk(self.store.head(), pending)
             _verify_expected(desk, expected)

@@ -6,9 +6,10 @@ after a power cut. Skipped where this machine does not let us mount.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from sdaqf_tasks.disk.store import Store
 from sdaqf_tasks.flow import doctor
 from tests.flow.workshop import Workshop
 from tests.fronts.run import SDAQF
+from tests.reliability.shards import ShardProject, distil
 
 
 class Disk:
@@ -99,6 +101,37 @@ def test_a_build_is_whole_when_the_program_ends(disk: Disk, tmp_path: Path) -> N
         found.path, found.folder = after / "project", after / "project" / ".sdaqf" / "build"
         assert (found.refs(), found.outs()) == (refs, outs)
         assert {defect.code for defect in doctor.examine(Store(found.path, ".sdaqf/build")).defects} <= {"temporary"}
+
+
+def test_a_shard_is_old_or_new_whenever_the_power_goes(disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is copied before every call that brings something to it or renames something, and at the end."""
+    made = ShardProject(disk.top / "project").create().commit("a")
+    made.run("begin scratch", distil("b"))
+    subprocess.run(["sync", "-f", str(disk.top)], check=True, timeout=60)
+    old, copies = made.state(), list[Path]()
+
+    def cut(call: Callable[..., object]) -> Callable[..., object]:
+        def cutting(*arguments: object, **named: object) -> object:
+            (tmp_path / str(len(copies))).mkdir()
+            copies.append(disk.after_the_cut(tmp_path / str(len(copies))))
+            return call(*arguments, **named)
+
+        return cutting
+
+    for name in ("fsync", "rename", "link"):
+        monkeypatch.setattr(os, name, cut(getattr(os, name)))
+    made.run("commit")
+    copies.append(disk.after_the_cut(tmp_path))
+    monkeypatch.undo()
+    found = []
+    for copy in copies:
+        with mounted(copy, copy.parent / "after") as after:
+            seen = ShardProject(after / "project")
+            assert seen.audit() == []
+            found.append(seen.state())
+    assert len(found) > 8
+    assert found == sorted(found, key=lambda state: state != old)
+    assert (found[0], found[-1]) == (old, made.state())
 
 
 def test_artifacts_are_whole_when_the_program_ends(disk: Disk, tmp_path: Path) -> None:
