@@ -23,6 +23,9 @@ OBJECT_BYTES = 33_554_432
 """Bytes that an object may have: a catalog's bound, and what its form adds."""
 
 HEAD_BYTES = 256
+TRIES = 100
+"""Times that a file is read again which was replaced meanwhile."""
+
 KEPT = 100_000
 """Objects that one process keeps."""
 
@@ -112,7 +115,7 @@ class ShardStore:
                 raise Unreadable(Reason.OBJECT_MISSING, f"{self.shard} has states and no HEAD", at="HEAD", todo=_LOST)
             raise Refused(Reason.NO_SHARD, f"{self.shard} has not been created", todo=f"sdaqf shard init --shard {self.shard}")
         try:
-            text = files.read_file(self.folder / "HEAD", HEAD_BYTES).decode("ascii", "replace")
+            text = _settled(self.folder / "HEAD", HEAD_BYTES).decode("ascii", "replace")
         except Unreadable as error:
             raise Unreadable(Reason.OBJECT_DAMAGED, f"HEAD of {self.shard}: {error.message}", at="HEAD", todo=_LOST) from None
         if not text.endswith("\n") or not OBJECT_ID.fullmatch(text[:-1]) or not text.startswith("SHARD-STATE-"):
@@ -192,7 +195,7 @@ class ShardStore:
 
     def _bytes(self, object_id: str) -> bytes:
         try:
-            return files.read_file(self._path(object_id), OBJECT_BYTES)
+            return _settled(self._path(object_id), OBJECT_BYTES)
         except Unreadable as error:
             missing = error.reason is Reason.MISSING_OR_UNREADABLE
             raise self._lost(object_id, Reason.OBJECT_MISSING if missing else Reason.OBJECT_DAMAGED, error.message) from None
@@ -219,6 +222,17 @@ def shards_there(top: Path, root: str) -> list[Shard]:
                 there = True
             found += [which] * there
     return found
+
+
+def _settled(path: Path, limit: int) -> bytes:
+    """The file, read again where it was replaced meanwhile: who looks holds no lock. Raises as `files.read_file`."""
+    for _ in range(TRIES):
+        try:
+            return files.read_file(path, limit)
+        except Unreadable as error:
+            if error.reason is not Reason.CHANGED:
+                raise
+    return files.read_file(path, limit)
 
 
 def _is_folder(top: Path, folder: Path) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import stat
+import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -465,6 +468,29 @@ class TestAdvancing:
         monkeypatch.undo()
         assert refusal(new.desk).reason is Reason.NO_SHARD
         assert new.create().fsck() == []
+
+
+def test_a_head_that_is_replaced_while_it_is_read_is_read_again(made: ShardProject) -> None:
+    """Who looks takes no lock, and may come between any two calls of who writes."""
+    one, other = made.state(), made.desk().state.previous or ""
+    store, ended, seen = made.store, threading.Event(), Counter[str]()
+
+    def exchange() -> None:
+        for turn in itertools.cycle((other, one)):
+            (made.folder / "next").write_text(f"{turn}\n")
+            (made.folder / "next").rename(made.head)
+            if ended.is_set() and turn == one:
+                return
+
+    writer = threading.Thread(target=exchange)
+    writer.start()
+    try:
+        seen.update(store.head() for _ in range(3_000))
+    finally:
+        ended.set()
+        writer.join()
+    assert seen.keys() <= {one, other}
+    assert len(seen) == 2, "the race was not run"
 
 
 def test_the_next_holder_of_the_lock_sweeps_what_was_left(made: ShardProject) -> None:

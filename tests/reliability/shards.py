@@ -10,7 +10,6 @@ The same lines give the same ids, in this process and at the command line.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,9 +117,6 @@ class ShardProject:
     def everything(self) -> dict[str, tuple[object, ...]]:
         """All shards, byte for byte, with what a write would change."""
         return everything_below(self.path / ROOT)
-
-    def argv(self, *words: str) -> Sequence[str]:
-        return ("shard", *words)
 
 
 def environment() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Whatever system call of a shard command fails, and however: the shard is as it was or as it will be, and the exit code says which.
 
-A sample runs always. All of it, half an hour: `pytest -m long tests/reliability/test_shard_faults.py -rP`.
+A sample runs always. All of it, three quarters of an hour: `pytest -m long tests/reliability/test_shard_faults.py -rP`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 from sdaqf_tasks.disk.files import TEMPORARY
 from sdaqf_tasks.errors import Reason, SdaqfError
 from sdaqf_tasks.flow import shard_views
+from sdaqf_tasks.flow.publish import publish
 from sdaqf_tasks.shards.records import CORE
 from tests.reliability.faults import Ended, Fault, faults, run
 from tests.reliability.shards import ROOT, ShardProject, distil
@@ -128,8 +129,6 @@ def again(made: ShardProject, case: Case, new: str | None, *, done: bool) -> Non
         shard_views.collect(bench)
         assert not spare(made)
     elif word == "publish":
-        from sdaqf_tasks.flow.publish import publish
-
         publish(bench, ["a"], "abstractions/")
         bench.run(["begin scratch", "discard"])
     else:

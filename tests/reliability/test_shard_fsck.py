@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from sdaqf_tasks.errors import Reason, SdaqfError
 from sdaqf_tasks.flow import shard_views
+from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.shards.desk import Desk
 from sdaqf_tasks.shards.records import (
     CORE,
@@ -319,8 +320,6 @@ class TestForgeries:
 
     def test_an_object_in_another_form_is_damaged(self, made: ShardProject) -> None:
         """Its digest is right, and yet nobody of ours wrote it."""
-        from sdaqf_tasks.formats import canonical
-
         data = b'{"text": "spaced"}'
         object_id = f"SHARD-TEXT-{canonical.digest(data)}"
         made.place(object_id).write_bytes(data)
