@@ -250,7 +250,7 @@ def _inputs(given: Given, making: _Making) -> tuple[Input, ...]:
 
 
 def given_of(event: Event, objects: Objects) -> Given:
-    """What an event was given, from its inputs: for a replay. Raises `Invalid`: OBJECT_DAMAGED where one is not what its role says."""
+    """What an event was given, from its inputs: for a replay. Raises `Invalid`: CONTRACT_INVALID where one is not what its role says."""
     examples, foreign, files = [], None, {}
     for each in event.inputs:
         held = objects.get(each.id)
@@ -264,5 +264,5 @@ def given_of(event: Event, objects: Objects) -> Given:
             case ["file", name], Text(text=text):
                 files[name] = text
             case _:
-                raise Invalid(Reason.OBJECT_DAMAGED, "an input of the event is not what its role says", todo="sdaqf shard fsck")
+                raise Invalid(Reason.CONTRACT_INVALID, "an input of the event is not what its role says")
     return Given(tuple(examples), foreign, files)
