@@ -21,7 +21,7 @@ from sdaqf_tasks.disk.past import converted
 from sdaqf_tasks.errors import Conflict, Finding, Reason, SdaqfError, Severity, Unreadable
 from sdaqf_tasks.flow import blocks, lock, mentions, stages
 from sdaqf_tasks.flow.base import EVERYTHING, Base
-from sdaqf_tasks.flow.drift import drifts
+from sdaqf_tasks.flow.drift import differs, drifts
 from sdaqf_tasks.flow.lock import OWNER, lock_path
 from sdaqf_tasks.flow.project import Chain, ManifestFile
 from sdaqf_tasks.flow.run import Pass, Run
@@ -134,6 +134,10 @@ class _Checking:
         for each in held:
             for drift in drifts(self.run, each):
                 self.add(Finding.DRIFTED, each.pin.path, 1, drift.message, [manifest.name], part=drift.place)
+            if different := differs(self.run, each):
+                code, message = different
+                settle = "sdaqf shard publish CONCEPT" if code is Finding.DRIFTED else "Nothing to do where the shard is not yours"
+                self.add(code, each.pin.path, 1, message, [manifest.name], part="the shard", settle=settle)
             if each.pin.path.endswith((".md", ".markdown")) and each.pin.scope != OWNER and not each.error:
                 self.documents.setdefault(each.pin.path, set()).add(manifest.name)
 

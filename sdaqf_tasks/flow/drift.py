@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from sdaqf_tasks.context.staleness import Held
 from sdaqf_tasks.disk.history import History
-from sdaqf_tasks.errors import SdaqfError
+from sdaqf_tasks.disk.shard_store import ShardStore
+from sdaqf_tasks.errors import Finding, SdaqfError
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.records import RootScope
+from sdaqf_tasks.shards.desk import Desk
+from sdaqf_tasks.shards.records import Published
 from sdaqf_tasks.world import SOURCE_BYTES, lines
 
 
@@ -40,15 +45,40 @@ def drifts(run: Run, held: Held) -> Iterator[Drift]:
         yield Drift(place, f"{place} reads differently{_since(run, example)}; {agree}")
 
 
-def _record(held: Held) -> Mapping[str, Any]:
-    if held.error or held.pin.part[0] or not held.pin.path.endswith(".json"):
-        return {}
+def differs(run: Run, held: Held) -> tuple[Finding, str] | None:
+    """Whether a published record is the live one of its shard, where that is at hand; None where it is, or for another file."""
+    value = _value(held)
     try:
-        value = canonical.load(held.text.encode("utf-8"), SOURCE_BYTES)
-    except SdaqfError:
-        return {}
+        published = msgspec.convert(value, Published)
+    except msgspec.ValidationError:
+        return None
+    name, store = published.record.concept_id, ShardStore(run.project.top, run.project.settings.shards, published.shard)
+    if not store.is_there:
+        return Finding.NOT_CHECKED, f"whether {name} is the live record: {published.shard} is not at hand"
+    try:
+        live = Desk(store.head(), store).live(name)
+    except SdaqfError as error:
+        return Finding.NOT_CHECKED, f"whether {name} is the live record: {error.message}"
+    if live == published.record:
+        return None
+    now = f"v{live.lineage_version} is live" if live else "it is not live"
+    return Finding.DRIFTED, f"{name} was published at v{published.record.lineage_version}, and {now} in {published.shard}"
+
+
+def _record(held: Held) -> Mapping[str, Any]:
+    value = _value(held)
     record = value.get("record") if isinstance(value, dict) else None
     return record if isinstance(record, dict) and isinstance(record.get("sources"), list) else {}
+
+
+def _value(held: Held) -> Any:
+    """The JSON of a pinned file; None where it is none."""
+    if held.error or held.pin.part[0] or not held.pin.path.endswith(".json"):
+        return None
+    try:
+        return canonical.load(held.text.encode("utf-8"), SOURCE_BYTES)
+    except SdaqfError:
+        return None
 
 
 def stands(first: Any, last: Any, digest: Any, data: bytes | None) -> bool:

@@ -14,15 +14,7 @@ from sdaqf_tasks.flow.shards import Workbench
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.records import is_path
 from sdaqf_tasks.shards.operations import IMPORT_BYTES
-from sdaqf_tasks.shards.records import Abstraction, Shard
-
-
-class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a published file holds: the record, and the shard and state in which it was live."""
-
-    record: Abstraction
-    shard: Shard
-    state: str
+from sdaqf_tasks.shards.records import Abstraction, Published
 
 
 def publish(bench: Workbench, names: Sequence[str], to: str) -> list[dict[str, Any]]:

@@ -330,6 +330,14 @@ class State(Object, frozen=True, kw_only=True):
     staged: StagedId | None
 
 
+class Published(Object, frozen=True, kw_only=True):
+    """What a published file holds: the record, and the shard and state in which it was live (1.4)."""
+
+    record: Abstraction
+    shard: Shard
+    state: StateId
+
+
 TYPES: Mapping[str, Any] = {
     "STATE": State,
     "CATALOG": Catalog,

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from sdaqf_tasks.flow.project import Project
+from sdaqf_tasks.flow.publish import publish
+from sdaqf_tasks.flow.shards import Workbench
+from sdaqf_tasks.shards.records import Front, shard
 from tests.flow.reviewing import FILES, MANIFEST, Team
 
 A, B = "src/a.py", "src/b.py"
@@ -59,3 +64,37 @@ def test_what_settles_it_leaves_nothing_to_find(team: Team) -> None:
     team.write("abstractions/guard.json", record(TEXTS | {B: TEXTS[B].replace("2", "3")}))
     team.lock()
     assert drifted(team) == []
+
+
+class TestAgainstTheShard:
+    """Where the shard is at hand, a published record that is not the live one is told; where it is not, that is said."""
+
+    @pytest.fixture
+    def published(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Team:
+        team = Team(tmp_path, capsys, {**FILES, A: TEXTS[A], B: "def b() -> int:\n    return 2\n", "manifests/context.yaml": MANIFEST})
+        bench = Workbench(Project.find(team.path), shard("project:default"), Front.CLI)
+        bench.create()
+        bench.run(["begin scratch", f"/commit_abstractions guard region:{A}:1-2 region:{B}:1-2", "commit"])
+        publish(bench, ["guard"], "abstractions")
+        team.write("manifests/context.yaml", MEMORY)
+        team.lock()
+        return team
+
+    def found(self, team: Team, code: str) -> list[str]:
+        findings = team.check()["findings"]
+        return [each["message"] for each in findings if each["code"] == code and each["path"].startswith("abstractions/")]
+
+    def test_the_live_record_is_no_finding(self, published: Team) -> None:
+        assert self.found(published, "drifted") == self.found(published, "not-checked") == []
+
+    def test_another_live_record(self, published: Team) -> None:
+        bench = Workbench(Project.find(published.path), shard("project:default"), Front.CLI)
+        bench.run(["begin scratch", "/prune_abstractions stale guard", "commit"])
+        assert self.found(published, "drifted") == ["guard was published at v1, and v2 is live in project:default"]
+        publish(bench, ["guard"], "abstractions")
+        published.lock()
+        assert self.found(published, "drifted") == []
+
+    def test_no_shard_at_hand(self, published: Team) -> None:
+        shutil.rmtree(published.path / ".sdaqf/shards")
+        assert self.found(published, "not-checked") == ["whether guard is the live record: project:default is not at hand"]
