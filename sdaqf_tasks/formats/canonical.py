@@ -38,7 +38,8 @@ INTEGER_DIGITS = 4_300
 
 _CHUNK = 500
 _LARGEST = 10**INTEGER_DIGITS - 1
-_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+"""A text; one that never ends goes on to the end, or it would be looked for at each of its quotes again."""
 _TOO_DEEP = f"nested deeper than {DEPTH}"
 _TOO_LONG = f"an integer of more than {INTEGER_DIGITS} digits"
 
@@ -144,7 +145,9 @@ def _has_too_many(data: bytes) -> bool:
     """Whether commas, of which each stands between two values, or brackets, of which each opens one, tell of too many."""
     commas, brackets = data.count(b","), data.count(b"[") + data.count(b"{")
     if max(commas, brackets) > VALUES:
-        for text in _TEXT.finditer(data):
+        for number, text in enumerate(_TEXT.finditer(data)):
+            if number > 2 * VALUES:  # each is a value, or the key of one
+                return True
             commas -= text[0].count(b",")
             brackets -= text[0].count(b"[") + text[0].count(b"{")
     return max(commas, brackets) > VALUES

@@ -93,6 +93,14 @@ def test_a_document_has_250_000_values_with_its_root_and_without_its_keys() -> N
     assert (error.reason, error.message) == (Reason.MALFORMED_JSON, "more than 250000 values")
 
 
+def test_so_many_texts_are_too_many_values_or_no_document() -> None:
+    many = "".join(f'"{n}":"",' for n in range(249_998))
+    assert len(canonical.load(('{"a,,":"[[[",' + many[:-1] + "}").encode())) == 249_999
+    assert refusal(("{" + many + many[:-1] + "}").encode()).message == "more than 250000 values"
+    assert refusal(b"[" + b"," * 250_001 + b'\\"' * 1_000_000).message == "more than 250000 values"
+    assert refusal(b'["' + b"," * 250_001).where == "1:2"
+
+
 @pytest.mark.parametrize(("inside", "deepest"), [(b"", 65), (b"0", 64), (b"{}", 64), (b'{"k":0}', 63)])
 def test_a_value_stands_at_most_at_depth_64(inside: bytes, deepest: int) -> None:
     canonical.load(b"[" * deepest + inside + b"]" * deepest)
