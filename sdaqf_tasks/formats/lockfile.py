@@ -22,7 +22,8 @@ from sdaqf_tasks.formats.records import RootScope, is_path
 LOCK_BYTES = 4_194_304
 PARTS = ("section", "symbol", "lines")
 
-_OURS, _BASE, _THEIRS, _END = b"<<<<<<< ", b"||||||| ", b"=======", b">>>>>>> "
+_BEGINS, _ENDS = re.compile(rb"^<{7} ", re.MULTILINE), re.compile(rb"^>{7} ", re.MULTILINE)
+_MARK = re.compile(rb"^([<|=>])\1{6}(?:(?<!=) .*|(?<==)[ \t\r]*)$\n?", re.MULTILINE)
 
 
 class Pin(NamedTuple):
@@ -128,32 +129,19 @@ def _pins(data: bytes) -> dict[Pin, str]:
 
 def conflict(data: bytes) -> int:
     """The line of the first of the conflict markers that git left in the file, or 0 where there are none."""
-    lines = data.splitlines()
-    begins = next((number for number, line in enumerate(lines, 1) if line.startswith(_OURS)), 0)
-    return begins if any(line.startswith(_END) for line in lines[begins:]) else 0
+    begins = _BEGINS.search(data)
+    return data.count(b"\n", 0, begins.start()) + 1 if begins and _ENDS.search(data, begins.end()) else 0
 
 
 def sides(data: bytes, name: str) -> tuple[dict[Pin, str], dict[Pin, str]]:
     """Our and their lock of a file with conflict markers, whatever style they have. Raises as `parse`."""
-    ours: list[bytes] = []
-    theirs: list[bytes] = []
-    taking = [ours, theirs]
-    for line in data.splitlines(keepends=True):
-        if line.startswith(_OURS):
-            taking = [ours]
-        elif line.startswith(_BASE):
-            taking = []
-        elif line.rstrip() == _THEIRS:
-            taking = [theirs]
-        elif line.startswith(_END):
-            taking = [ours, theirs]
-        else:
-            for side in taking:
-                side.append(line)
-    return _side(b"".join(ours), name), _side(b"".join(theirs), name)
+    split = _MARK.split(data)
+    parts = list(zip([b">", *split[1::2]], split[::2], strict=True))  # each with the mark above it, as if one had just ended
+    ours, theirs = (b"".join(part for mark, part in parts if mark in marks) for marks in (b"<>", b"=>"))
+    return _side(ours, name), _side(theirs, name)
 
 
 def _side(data: bytes, name: str) -> dict[Pin, str]:
     """One side of a conflict. Git cuts between entries, so a comma may be missing or left over: that is mended."""
-    data = re.sub(rb"\}(\s*\n\s*)\{", rb"},\1{", data)
-    return parse(re.sub(rb",(\s*\n\s*)\]", rb"\1]", data), name)
+    data = re.sub(rb"\}([ \t\r]*+\n\s*+)\{", rb"},\1{", data)
+    return parse(re.sub(rb",([ \t\r]*+\n\s*+)\]", rb"\1]", data), name)
