@@ -25,7 +25,8 @@ from sdaqf_tasks.formats.plain_yaml import Document, nearest
 from sdaqf_tasks.formats.records import instant
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-SETTINGS_BYTES = 1_048_576
+SETTINGS_BYTES = 262_144
+"""Of a file that may hold settings; `tomllib` is slow, and tables of keys with dots take it three times as long as others."""
 KEY_PARTS = 10
 SOON = datetime.timedelta(days=36_500)
 HEAD_BYTES = 16_777_216

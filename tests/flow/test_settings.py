@@ -139,6 +139,13 @@ class TestReading:
             read(tmp_path, sdaqf=text)
         assert (refusal.value.reason, refusal.value.where) == (Reason.MALFORMED_TOML, place)
 
+    def test_a_file_with_settings_has_up_to_262_144_bytes(self, tmp_path: Path) -> None:
+        text = 'soon = "1d" #'.ljust(262_144, "x")
+        assert read(tmp_path, sdaqf=text).soon == "1d"
+        with pytest.raises(Malformed) as refusal:
+            read(tmp_path, sdaqf=text + "x")
+        assert (refusal.value.reason, refusal.value.where) == (Reason.MALFORMED_TOML, "sdaqf.toml")
+
     def test_text_that_is_not_utf8(self, tmp_path: Path) -> None:
         (tmp_path / "sdaqf.toml").write_bytes(b'build = "\xff"\n')
         with pytest.raises(Malformed):
