@@ -31,6 +31,7 @@ _ADMIN_BYTES = 1_048_576
 _REFS_BYTES = _INDEX_BYTES = 201_326_592
 
 _COMMIT = re.compile(rb"[0-9a-f]{40}(?=\s|\Z)")
+_PACKED = re.compile(rb"\n?([0-9a-f]{40})")
 _REF = re.compile(rb"refs(?:/(?!\.)[^/\x00-\x20\x7f]+)+")
 _SPARSE_INDEX = b"sdir\0\0\0\0"
 _AS_IT_IS = ("core.sparseCheckout=true", "core.sparseCheckoutCone=true", "index.sparse=true", "sparse.expectFilesOutsideOfPatterns=true")
@@ -404,7 +405,8 @@ def _follow(layout: _Layout, name: bytes) -> str:
         value = b"ref: " + target if target.startswith(b"refs/") else _admin(place)
         if value is None:
             packed = _admin(layout.common / "packed-refs", _REFS_BYTES) or b""
-            found = re.search(rb"^([0-9a-f]{40}) " + re.escape(name) + rb"$", packed, re.MULTILINE)
+            end = packed.find(b" " + name + b"\n")  # names are unlike; to try every line takes five times as long
+            found = _PACKED.fullmatch(packed[max(end - 41, 0) : end]) if end >= 0 else None
             if not found:
                 raise Refused(Reason.REPOSITORY_UNBORN, "HEAD has no commit yet")
             value = found[1]

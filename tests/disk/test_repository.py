@@ -464,7 +464,10 @@ def head_as_a_link(tree: WorkTree) -> None:
 @kind
 def packed_refs_by_hand(tree: WorkTree) -> None:
     loose = tree.path / ".git/refs/heads/main"
-    (tree.path / ".git/packed-refs").write_bytes(b"# pack-refs with: peeled\n" + loose.read_bytes().strip() + b" refs/heads/main\n")
+    other = tree.git("rev-parse", "HEAD^{tree}").strip()
+    names = [(other, b"a/refs/heads/main"), (other, b"heads/main-2"), (loose.read_bytes().strip(), b"heads/main"), (other, b"tags/main")]
+    lines = [b"# pack-refs with: peeled", *(commit + b" refs/" + name for commit, name in names)]
+    (tree.path / ".git/packed-refs").write_bytes(b"\n".join([*lines, b""]))
     loose.unlink()
 
 
