@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -210,11 +210,11 @@ def _part(text: str, path: str) -> tuple[str, str] | None:
     """The section that says most, where sections are; else the lines from the top."""
     rows = lines(text)
     heads = excerpts.headings(text) if suffix(path) in ("md", "markdown") else []
-    names = [head.text for head in heads if head.text.isprintable() and len(head.text) <= 200]
+    names = Counter(head.text for head in heads if head.text.isprintable() and len(head.text) <= 200)
     fitting = [
         (re.search("requirement|specification|overview|introduction", head.text, re.IGNORECASE) is None, -len(body), head.text)
         for head in heads
-        if head.text and names.count(head.text) == 1
+        if head.text and names[head.text] == 1
         if (body := "".join(rows[head.span.first - 1 : head.span.last])).strip() and _fits(body)
     ]
     if fitting:
@@ -230,7 +230,7 @@ def _rules(look_at: _Look, specification: str) -> tuple[list[Part], set[str]]:
     texts = {name: text for name in RULES if name in look_at.tree.files and name != specification and (text := look_at.text(name))}
     leads: dict[str, tuple[str, str]] = {}
     for name in RULES:
-        body = re.sub(r"<!--(?s:.*?)-->|^#.*$", "", texts.get(name, ""), flags=re.MULTILINE).strip()
+        body = re.sub(r"<!--(?s:.*?)(?:-->|\Z)|^#.*$", "", texts.get(name, ""), flags=re.MULTILINE).strip()
         if name in look_at.tree.links:
             leads[name] = look_at.target(name).removeprefix("./"), "is a link to"
         elif other := next((other for other in texts if len(body) <= 200 and other not in (name, *leads) and other in body), None):

@@ -240,6 +240,13 @@ def test_rules_that_only_lead_to_others_are_understood(text: str | None, note: s
     assert proposal.left_out == ()
 
 
+def test_a_comment_that_never_ends_goes_on_to_the_end(tmp_path: Path) -> None:
+    """Each of very many begins in the first: the rest is looked through once."""
+    found = proposed(tmp_path / "r", {"README.md": README, "AGENTS.md": "Be calm.\n", "CLAUDE.md": "@AGENTS.md\n" + "<!--" * 60_000})
+    assert named(found) == {"rules": ("AGENTS.md", 1)}
+    assert found.parts[0].note == "CLAUDE.md only imports it"
+
+
 def test_rules_that_say_more_are_sources_of_their_own(tmp_path: Path) -> None:
     found = proposed(tmp_path / "r", {"README.md": README, "AGENTS.md": "Be calm.\n", "CLAUDE.md": "@AGENTS.md\n" + "Be exact. " * 40})
     assert named(found) == {"rules": ("AGENTS.md", 1), "rules-claude": ("CLAUDE.md", 1)}
