@@ -16,6 +16,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from sdaqf_tasks.errors import Invalid, Reason, printable
+from sdaqf_tasks.formats.plain_yaml import LOOKED_AT
 from sdaqf_tasks.formats.records import TEXT_CHARACTERS
 from sdaqf_tasks.world import lines
 
@@ -179,13 +180,13 @@ def _only(kind: str, wanted: str, known: Sequence[tuple[str, Span]]) -> Span:
 
 
 def _nearest(wanted: str, names: Iterable[str]) -> list[str]:
-    """At most three that were probably meant: the same without its marks, case or class, or spelled alike."""
+    """At most three that were probably meant: the same without its marks, case or class, or spelled alike; of very many a part."""
     from difflib import get_close_matches  # rarely needed, and not cheap
 
     plain = {name.casefold()[:80]: name for name in names}
     word = wanted.strip("# \t").casefold()[:80]
     inner = [name for key, name in plain.items() if key.endswith("." + word)]
-    return list(dict.fromkeys(inner + [plain[key] for key in get_close_matches(word, plain)]))[:3]
+    return list(dict.fromkeys(inner + [plain[key] for key in get_close_matches(word, list(plain)[:LOOKED_AT])]))[:3]
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -224,7 +225,7 @@ def _python(rows: Sequence[str], span: Callable[[int, int], Span]) -> list[tuple
                         first -= 1
                 found.append((first, child.end_lineno or first, outer + child.name))
                 left.append((f"{outer}{child.name}.", child))
-            elif isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            elif hasattr(child, "body") or isinstance(child, ast.Match):
                 left.append((outer, child))
     return sorted(found)
 
