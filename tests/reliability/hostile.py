@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 
 MIB = 1_048_576
+SOURCE, SETTINGS = 262_144, 262_144
 
 
 def _filled(head: bytes, unit: Callable[[int], bytes], size: int, tail: bytes = b"") -> bytes:
@@ -40,6 +41,7 @@ CASES: Mapping[str, tuple[str, Callable[[], bytes]]] = {
     "json: deep lists": ("json", lambda: b"[" + (b"[" * 60 + b"]" * 60 + b",") * 130_000 + b"0]"),
     "json: texts of escapes and commas": ("json", lambda: b'["' + b'\\",[' * 3_900_000 + b'"]'),
     "json: one key many times": ("json", lambda: b"{" + b'"a":1,' * (2 * MIB) + b'"a":1}'),
+    "json: a text that never ends": ("json", lambda: b"[" + b"," * 250_001 + b'\\"' * (7 * MIB)),
     "json: many keys": ("json", lambda: _filled(b"{", lambda n: b'"%d":1,' % n, 3 * MIB, b'"a":1}')),
     "artifact: 16 MiB of members": ("artifact", lambda: _filled(b"{", lambda n: b'"%d":[],' % n, 16 * MIB, b'"content":{}}')),
     "manifest: many sources": ("manifest", lambda: _filled(_YAML, lambda n: b"  a%d: source a%d.py\n" % (n, n), MIB)),
@@ -56,6 +58,22 @@ CASES: Mapping[str, tuple[str, Callable[[], bytes]]] = {
         "manifest",
         lambda: _filled(_YAML + b"  a: source a\n  b: source b\nrelationships:\n", lambda n: b"- a implements b\n", MIB),
     ),
+    "manifest: the last of many sources": (
+        "manifest",
+        lambda: _filled(
+            _filled(_YAML, lambda n: b"  a%05d: source a\n" % n, MIB // 2) + b"relationships:\n",
+            lambda n: b"- a20000 implements a20000\n",
+            MIB,
+        ),
+    ),
+    "manifest: one unknown among many that are near": (
+        "manifest",
+        lambda: _filled(_YAML, lambda n: b"  a%073d: source a\n" % n, MIB - 199) + b"relationships:\n- a%073db implements a\n" % 0,
+    ),
+    "manifest: as many values as are taken": (
+        "manifest",
+        lambda: _YAML + b"  a: source a\nrelationships:\n" + b"- a implements a\n" * 49_994,
+    ),
     "manifest: queries": (
         "manifest",
         lambda: _filled(b"sdaqf: 1\nspecification: a.md\nqueries:\n", lambda n: b"  a%d: {seeds: all}\n" % n, MIB),
@@ -70,16 +88,32 @@ CASES: Mapping[str, tuple[str, Callable[[], bytes]]] = {
         ),
     ),
     "lock: conflict marks": ("lock", lambda: b"<<<<<<< a\n=======\n>>>>>>> b\n" * (4 * MIB // 28)),
-    "settings: deep": ("settings", lambda: b"exclude = " + b"[" * (MIB - 20)),
-    "settings: dots": ("settings", lambda: b"a" + b".a" * (MIB // 2 - 10) + b" = 1\n"),
-    "settings: many keys with dots": ("settings", lambda: _filled(b"", lambda n: b"a%d" % n + b".a" * 8 + b"=1\n", MIB)),
-    "settings: tables": ("settings", lambda: _filled(b"", lambda n: b"[policy.a%d]\n" % n, MIB)),
-    "settings: a long number": ("settings", lambda: b"soon = " + b"9" * (MIB - 20) + b"\n"),
-    "settings: a long text": ("settings", lambda: b'soon = "' + b"x" * (MIB - 20) + b'"\n'),
+    "conflict: line feeds after a brace": ("conflict", lambda: b"}" + b"\n" * (4 * MIB - 1)),
+    "conflict: line feeds after a comma": ("conflict", lambda: b"," + b"\n" * (4 * MIB - 1)),
+    "conflict: marks": ("conflict", lambda: b"<<<<<<< \n" * (4 * MIB // 9)),
+    "settings: deep": ("settings", lambda: b"exclude = " + b"[" * (SETTINGS - 20)),
+    "settings: dots": ("settings", lambda: b"a" + b".a" * (SETTINGS // 2 - 10) + b" = 1\n"),
+    "settings: many keys with dots": ("settings", lambda: _filled(b"", lambda n: b"a%d" % n + b".a" * 8 + b"=1\n", SETTINGS)),
+    "settings: many tables with dots": ("settings", lambda: _filled(b"", lambda n: b"[a%d" % n + b".a" * 8 + b"]\n", SETTINGS)),
+    "settings: tables": ("settings", lambda: _filled(b"", lambda n: b"[policy.a%d]\n" % n, SETTINGS)),
+    "settings: a long number": ("settings", lambda: b"soon = " + b"9" * (SETTINGS - 20) + b"\n"),
+    "settings: a long text": ("settings", lambda: b'soon = "' + b"x" * (SETTINGS - 20) + b'"\n'),
     "receipt: many inputs": (
         "receipt",
         lambda: _filled(b'{"inputs":{', lambda n: b'"%d":"x",' % n, MIB - 99, b'"a":"x"},"output":"x","program":"1"}'),
     ),
+    "section: many headings": ("section", lambda: _filled(b"", lambda n: b"# %d\n" % n, SOURCE)),
+    "README: many headings": ("README", lambda: _filled(b"", lambda n: b"# %d\n" % n, SOURCE)),
+    "section: many that are near": ("section", lambda: _filled(b"", lambda n: b"# Onee%03x\n" % n, SOURCE)),
+    "section: underlines": ("section", lambda: b"a\n=\n" * (SOURCE // 4)),
+    "section: fences": ("section", lambda: _filled(b"", lambda n: b"`" * (n + 3) + b"\n", SOURCE)),
+    "symbol: statements": ("symbol", lambda: b"a;" * (SOURCE // 2 - 1) + b"a\n"),
+    "symbol: many that are near": ("symbol", lambda: _filled(b"", lambda n: b"def onee%03x():0\n" % n, SOURCE)),
+    "symbol: open brackets": ("symbol", lambda: b"(" * SOURCE),
+    "mentions: comments": ("mentions", lambda: b"<!---->" * (SOURCE // 7)),
+    "mentions: code": ("mentions", lambda: b"`a/b.md` " * (SOURCE // 9)),
+    "blocks: ticks": ("blocks", lambda: b"`" * (SOURCE - 3) + b"a`\n"),
+    "blocks: fences": ("blocks", lambda: _filled(b"", lambda n: b"`" * (n + 3) + b"\n", SOURCE)),
     "git packed-refs: 190 MiB": ("git packed-refs", lambda: (b"0" * 40 + b" refs/heads/x\n") * (190 * MIB // 54)),
     "git packed-refs: one line": ("git packed-refs", lambda: b"0" * (64 * MIB)),
     "git index: 190 MiB of nothing": ("git index", lambda: bytes(190 * MIB)),

@@ -11,12 +11,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from sdaqf_tasks.context import block, excerpts, mentions
 from sdaqf_tasks.disk import git
 from sdaqf_tasks.disk.repository import Repository
 from sdaqf_tasks.disk.store import Store
 from sdaqf_tasks.errors import SdaqfError
+from sdaqf_tasks.flow import init
 from sdaqf_tasks.flow.project import Project
 from sdaqf_tasks.formats import artifacts, canonical, declaration, lockfile, plain_yaml
+from sdaqf_tasks.world import decode
 from tests import examples
 from tests.disk.worktree import committed
 
@@ -56,6 +59,11 @@ LOCK = lockfile.render(
     {lockfile.Pin("repository", "docs/a.md", ("section", "One")): "0" * 64, lockfile.Pin("repository", "docs/b.md"): "1" * 64}
 )
 CONFLICT = b'{\n<<<<<<< ours\n  "sdaqf-lock": 1,\n=======\n  "sdaqf-lock": 1,\n>>>>>>> theirs\n  "sources": []\n}\n'
+MARKDOWN = b"# One\n\nSee `src/a.py:1-3` and [b](b.md).\n\nTwo\n---\n```\n# none\n```\n<!-- -->\n"
+PYTHON = b"@a\ndef one(): ...\n\nclass Two:\n    def one(self): ...\n"
+BLOCK = (
+    b"# Agents\n\n<!-- sdaqf:begin context content=0123456789ab (generated) -->\n- a\n<!-- sdaqf:end -->\n~~~\n<!-- sdaqf:end -->\n~~~\n"
+)
 RECEIPT = canonical.render({"inputs": {"graph": "CTX-GRAPH-" + "0" * 64}, "output": "x", "program": "1", "until": "2026-11-01T00:00:00Z"})
 
 
@@ -93,6 +101,30 @@ def _manifest(data: bytes) -> object:
 
 def _lock(data: bytes) -> object:
     return lockfile.parse(data, "x.lock")
+
+
+def _conflict(data: bytes) -> object:
+    return lockfile.sides(data, "x.lock")
+
+
+def _section(data: bytes) -> object:
+    return excerpts.section(decode(data), "One")
+
+
+def _readme(data: bytes) -> object:
+    return init._part(decode(data), "README.md")
+
+
+def _symbol(data: bytes) -> object:
+    return excerpts.symbol(decode(data), "one")
+
+
+def _mentions(data: bytes) -> object:
+    return mentions.mentions(decode(data), "docs/a.md")
+
+
+def _blocks(data: bytes) -> object:
+    return block.blocks(data, "AGENTS.md")
 
 
 def _tree(name: str) -> Callable[[bytes], object]:
@@ -148,8 +180,14 @@ READERS: Mapping[str, Reader] = {
     "artifact": Reader(artifacts.parse, tuple(artifacts.render(each) for each in examples.ARTIFACTS[:9])),
     "manifest": Reader(_manifest, (YAML, b"sdaqf: 1\nspecification: a.md\n")),
     "lock": Reader(_lock, (LOCK, CONFLICT)),
+    "conflict": Reader(_conflict, (CONFLICT,)),
     "settings": Reader(_settings, (TOML, b"")),
     "receipt": Reader(_receipt, (RECEIPT, b"CTX-GRAPH-" + b"0" * 64 + b"\n")),
+    "section": Reader(_section, (MARKDOWN,)),
+    "README": Reader(_readme, (MARKDOWN,)),
+    "symbol": Reader(_symbol, (PYTHON,)),
+    "mentions": Reader(_mentions, (MARKDOWN,)),
+    "blocks": Reader(_blocks, (BLOCK,)),
     "git HEAD": Reader(_head("HEAD"), (b"ref: refs/heads/main\n", COMMIT + b"\n")),
     "git packed-refs": Reader(
         _head("packed-refs"), (b"# pack-refs with: peeled fully-peeled sorted \n" + COMMIT + b" refs/heads/main\n^" + COMMIT + b"\n",)
