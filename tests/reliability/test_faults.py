@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,11 @@ from sdaqf_tasks.flow import doctor
 from tests.disk.worktree import WorkTree
 from tests.flow.workshop import Workshop
 from tests.fronts.project import Made, made
+from tests.reliability.faults import KILLED as KILLED
 from tests.reliability.faults import Ended, Fault, faults, missing, run
 
 needs_strace = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
-KILLED = -9, 137
 SEED = 3
 
 
@@ -41,12 +42,16 @@ def sample(wanted: Iterable[Fault], count: int) -> list[Fault]:
     return [*first.values(), *(fault for fault in found if fault not in first.values())][:count]
 
 
-def check_words(ended: Ended, fault: Fault) -> None:
-    """The run was killed, or ended as documented; in no case is there a traceback, or a place of this machine.
+def check_met(met: Sequence[bool], what: str) -> int:
+    """How many faults were tried. A run that copies less, because what it copies has settled by now, may never meet the last ones."""
+    print(f"{what}: {len(met)} faults, {len(met) - sum(met)} of them not met")
+    assert sum(met) > 0.9 * len(met)
+    return len(met)
 
-    A run that copies less, because what it copies has settled by now, may have fewer calls and never meet its fault.
-    """
-    assert ended.code in ((0, *KILLED) if fault.how == "SIGKILL" else (0, 1, 4)), (fault, ended)
+
+def check_words(ended: Ended, fault: Fault) -> None:
+    """The run was killed, or ended as documented; in no case is there a traceback, or a place of this machine."""
+    assert ended.code in ((KILLED if ended.met else (0,)) if fault.how == "SIGKILL" else (0, 1, 4)), (fault, ended)
     assert "Traceback" not in ended.err and "Exception" not in ended.err, (fault, ended)
     assert "/tmp/" not in ended.out + ended.err and str(Path.home()) not in ended.out + ended.err, (fault, ended)
 
@@ -76,25 +81,25 @@ def check_stage(name: str, project: Made, tmp_path: Path, choose: Callable[[Iter
     suffix = ".md" if name == "render" else ".json"
     usual = tmp_path / f"usual{suffix}"
     assert run(stage(name, project, usual), cwd=tmp_path, scratch=tmp_path / "t", log=tmp_path / "log").code == 0
-    whole, count = usual.read_bytes(), 0
+    whole, met = usual.read_bytes(), list[bool]()
     for count, fault in enumerate(choose(faults(tmp_path / "log")), 1):
         folder = tmp_path / str(count)
         folder.mkdir()
         output = folder / f"o{suffix}"
-        ended = run(stage(name, project, output), cwd=tmp_path, scratch=folder / "t", fault=fault)
+        ended = run(stage(name, project, output), cwd=tmp_path, scratch=tmp_path / "t", fault=fault)
         check_words(ended, fault)
+        met.append(ended.met)
         there = output.exists()
         assert not there or output.read_bytes() == whole, fault
         if ended.code not in KILLED:
             assert there == (ended.code in (0, 4)), (fault, ended)
-        left = [path.name for path in folder.iterdir() if path.name not in ("t", output.name)]
+        left = [path.name for path in folder.iterdir() if path.name != output.name]
         assert all(TEMPORARY.fullmatch(each) for each in left), (fault, left)
         assert fault.how == "SIGKILL" or fault.call == "unlinkat" or not left, (fault, left)
-        again = run(stage(name, project, output), cwd=tmp_path, scratch=folder / "t2")
+        again = run(stage(name, project, output), cwd=tmp_path, scratch=tmp_path / "t")
         assert (again.code, output.read_bytes()) == (1 if there else 0, whole), (fault, again)
         shutil.rmtree(folder)
-    print(f"{name}: {count} faults")
-    return count
+    return check_met(met, name)
 
 
 @needs_strace
@@ -116,6 +121,9 @@ SMALL = {"README.md": "# It\n\nIt does this.\n", "manifests/context.yaml": "sdaq
 
 HARMLESS = frozenset({"temporary", "receipt-mismatch", "receipt-damaged", "ref-damaged", "copy-damaged", "copy-left-over"})
 """What a run that ended early may leave: between two steps of `refs → receipt → ref → copy`. Never a damaged object."""
+
+PARTS = 4
+"""A loop of two thousand faults is so many tests, for more than one processor."""
 
 
 def at(path: Path) -> Workshop:
@@ -147,17 +155,16 @@ def check_builds(tmp_path: Path, command: Sequence[str], choose: Callable[[Itera
     assert run(command, cwd=tmp_path / "usual", scratch=tmp_path / "t", log=tmp_path / "log").code == 0
     model_refs = at(tmp_path / "usual")
     model_refs.build()
-    wanted, count = model_refs.refs(), 0
+    wanted, met = model_refs.refs(), list[bool]()
     for fault in choose(faults(tmp_path / "log", every=10)):
-        count += 1
         place = tmp_path / "x"
         shutil.copytree(model.path, place, symlinks=True)
         ended = run(command, cwd=place, scratch=tmp_path / "t", fault=fault)
         check_words(ended, fault)
+        met.append(ended.met)
         check_build(at(place), ended, fault, wanted, building=command[0] == "build")
         shutil.rmtree(place)
-    print(f"{' '.join(command)}: {count} faults")
-    return count
+    return check_met(met, " ".join(command))
 
 
 @needs_strace
@@ -167,9 +174,10 @@ def test_a_sample_of_faults_in_a_build(tmp_path: Path) -> None:
 
 @needs_strace
 @pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("before", [False, True], ids=["first", "second"])
-def test_every_fault_in_a_build(before: bool, tmp_path: Path) -> None:
-    assert check_builds(tmp_path, ["build"], lambda all_: all_, before=before) > 500
+def test_every_fault_in_a_build(before: bool, part: int, tmp_path: Path) -> None:
+    assert check_builds(tmp_path, ["build"], lambda all_: islice(all_, part, None, PARTS), before=before) > 500 / PARTS
 
 
 @needs_strace
@@ -196,14 +204,14 @@ def test_every_fault_in_what_writes_into_the_tree(command: str, tmp_path: Path) 
     before = tree(model.path)
     shutil.copytree(model.path, tmp_path / "usual", symlinks=True)
     assert run(words, cwd=tmp_path / "usual", scratch=tmp_path / "t", log=tmp_path / "log").code == 0
-    after, count = tree(tmp_path / "usual"), 0
+    after, met = tree(tmp_path / "usual"), list[bool]()
     assert after != before
     for fault in faults(tmp_path / "log", every=10):
-        count += 1
         place = tmp_path / "x"
         shutil.copytree(model.path, place, symlinks=True)
         ended = run(words, cwd=place, scratch=tmp_path / "t", fault=fault)
         check_words(ended, fault)
+        met.append(ended.met)
         found = tree(place)
         whole = {name: data for name, data in found.items() if not TEMPORARY.fullmatch(Path(name).name)}
         assert all(data in (before.get(name), after.get(name)) for name, data in whole.items())
@@ -211,8 +219,7 @@ def test_every_fault_in_what_writes_into_the_tree(command: str, tmp_path: Path) 
         if fault.how != "SIGKILL":
             assert (whole == after) if ended.code in (0, 4) else True, (fault, ended)
         shutil.rmtree(place)
-    print(f"{command}: {count} faults")
-    assert count > 30
+    assert check_met(met, command) > 30
 
 
 def tree(top: Path) -> dict[str, bytes]:
