@@ -233,7 +233,7 @@ def read(name: str, document: Document, included: Sequence[Document] = ()) -> De
             raise declared.spot.fault(f"the alias '{shown(declared.alias)}' is taken at {place}", todo="Choose another.", key=True)
         seen[declared.alias] = declared
     declaration = Declaration(name, (document, *included), tuple(sources), tuple(relationships), _queries(document))
-    _verify_aliases(declaration, [*seen, SPECIFICATION])
+    _verify_aliases(declaration, frozenset((*seen, SPECIFICATION)))
     return declaration
 
 
@@ -354,7 +354,7 @@ def _queries(document: Document) -> dict[str, Asked]:
     return found
 
 
-def _verify_aliases(declaration: Declaration, known: Sequence[str]) -> None:
+def _verify_aliases(declaration: Declaration, known: frozenset[str]) -> None:
     """Every alias that a relationship or a query mentions is one of `known`."""
     mentioned: list[tuple[str, Spot]] = []
     for related in declaration.relationships:

@@ -33,7 +33,9 @@ At: TypeAlias = tuple[int, int]
 
 BYTES = 1_048_576  # of a manifest, inclusive
 DEPTH = 32  # mappings and lists inside one another, inclusive; the root is the first
+VALUES = 50_000  # the root included and keys not, inclusive; a manifest of 900 sources has ten thousand
 DIGITS = 18  # of an integer, the sign not counted, inclusive
+LOOKED_AT = 1_000  # known words that one may be meant
 
 _LIBYAML = (0, 2, 5)
 _WINDOW = 100
@@ -54,6 +56,7 @@ _QUOTE = 'Quote it: "…".'
 _CLOSE = "Close the quote on its line."
 _ALIGN = "Align the keys of a mapping and the dashes of a list; nothing follows a closing quote."
 _DEEP = (f"nested deeper than {DEPTH} levels", "Write it flatter.")
+_MANY = (f"more than {VALUES} values", "Write several manifests.")
 _BLANK = ("a blank line above the text is longer than the text's indentation", "Remove the spaces from blank lines.")
 _CHARACTERS = {
     "\t": ("a tab", "Indent and separate with spaces."),
@@ -170,10 +173,10 @@ def load(data: bytes, name: str) -> Document:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, or None."""
+    """The known word that was probably meant, or None. Of very many only the first are looked at."""
     from difflib import get_close_matches  # rarely needed, and not cheap
 
-    return next(iter(get_close_matches(word[:80], sorted(known), n=1)), None)
+    return next(iter(get_close_matches(word[:80], sorted(known)[:LOOKED_AT], n=1)), None)
 
 
 class _Around(NamedTuple):
@@ -192,6 +195,7 @@ class _Reader:
         self._name = name
         self._lines = _lines(text)
         self._end = 0
+        self._values = 0
 
     def document(self) -> Document:
         if found := _FORBIDDEN.search(self._text):
@@ -233,6 +237,9 @@ class _Reader:
 
     def _node(self, event: Any, key: At | None, around: _Around) -> tuple[Value, _Spot]:
         kind, at = type(event), _at(event)
+        self._values += 1
+        if self._values > VALUES:
+            raise self._refusal(at, *_MANY)
         if kind is ScalarEvent:
             return self._scalar(event, key or at, around.column), _Spot(at, key or at, {})
         if around.depth == DEPTH:

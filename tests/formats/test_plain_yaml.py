@@ -226,6 +226,13 @@ class TestBounds:
         error = refusal(nested(33))
         assert (error.message, error.where) == ("nested deeper than 32 levels", f"m.yaml:2:{3 + 31 * len(opens)}")
 
+    def test_a_manifest_has_50_000_values_with_its_root_and_without_its_keys(self) -> None:
+        assert len(value("a:\n" + "- b\n" * 49_998)["a"]) == 49_998  # the root and the list
+        error = refusal("a:\n" + "- b\n" * 49_999)
+        assert (error.reason, error.message, error.where) == (Reason.MALFORMED_YAML, "more than 50000 values", "m.yaml:50000:3")
+        assert len(value("".join(f"a{n}: b\n" for n in range(49_999)))) == 49_999
+        assert refusal("".join(f"a{n}: b\n" for n in range(50_000))).where == "m.yaml:50000:9"
+
     @pytest.mark.parametrize("unit", ["[", "{", "{a: ", "- ", "? ", "a:\n ", "[]", "!", "&a ", "*a ", "'", '"', "- |\n", "#", "\n"])
     def test_a_mebibyte_of_anything_is_answered(self, unit: str) -> None:
         for before in ("", "a: ", "a:\n  - ", "a: ["):
