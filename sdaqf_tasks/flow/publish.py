@@ -33,6 +33,8 @@ def publish(bench: Workbench, names: Sequence[str], to: str) -> list[dict[str, A
         if record is None:
             raise Refused(Reason.ABSTRACTION_NOT_FOUND, f"{desk.shard} has no live {name}", todo="Only what is committed is published.")
         path = f"{folder}/{name}.json"
+        if not is_path(path):  # a device of Windows, or too long
+            raise Conflict(Reason.OUTPUT_INVALID, "not a portable path", at=files.shown(path), todo="Distil it under another name.")
         new = Published(record=record, shard=desk.shard, state=desk.state_id)
         old = _there(bench, path)
         if old and old.record.lineage_id != record.lineage_id:
