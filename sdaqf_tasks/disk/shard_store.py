@@ -52,8 +52,13 @@ class ShardStore:
         files.make_folder(self.folder / "objects", within=self.top)
         with files.Lock(self.root / "lock", 60):
             files.sweep(self.root)
-            if not os.path.lexists(self.root / ".gitignore"):
-                files.publish(self.root / ".gitignore", b"*\n", mode=0o644)
+            ignore = self.root / ".gitignore"
+            if not os.path.lexists(ignore):
+                files.publish(ignore, b"*\n", mode=0o644)
+            elif not stat.S_ISREG(ignore.lstat().st_mode):
+                raise Conflict(
+                    Reason.OUTPUT_INVALID, "is no regular file, and git would see the shards", at=".gitignore", todo="Remove it."
+                )
         with self.lock(60):
             self._verify_new()
             self.advance(state_id, objects)

@@ -92,6 +92,15 @@ class TestCreation:
         new.create()
         assert (new.path / ROOT / ".gitignore").read_text() == "# mine\n"
 
+    @pytest.mark.parametrize("kind", ["link", "folder"])
+    def test_a_gitignore_that_git_would_not_read_is_refused(self, kind: str, new: ShardProject) -> None:
+        (new.path / ROOT).mkdir(parents=True)
+        ignore = new.path / ROOT / ".gitignore"
+        ignore.mkdir() if kind == "folder" else ignore.symlink_to("nowhere")
+        error = refusal(new.create)
+        assert (type(error), error.reason, error.where) == (Conflict, Reason.OUTPUT_INVALID, ".gitignore")
+        assert refusal(new.desk).reason is Reason.NO_SHARD
+
     def test_a_shard_that_is_there_stays_as_it_is(self, made: ShardProject) -> None:
         before = made.everything()
         assert refusal(made.create).reason is Reason.SHARD_EXISTS
