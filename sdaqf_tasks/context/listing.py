@@ -13,11 +13,12 @@ from typing import NamedTuple
 from sdaqf_tasks.context import block, excerpts
 from sdaqf_tasks.context.excerpts import Span
 from sdaqf_tasks.errors import Invalid, Reason, SdaqfError, Unreadable, shown
-from sdaqf_tasks.formats import globs
+from sdaqf_tasks.formats import canonical, globs
 from sdaqf_tasks.formats.declaration import SPECIFICATION, Declaration, Declared
 from sdaqf_tasks.formats.entries import Spot
+from sdaqf_tasks.formats.manifest_yaml import Filter
 from sdaqf_tasks.formats.plain_yaml import nearest
-from sdaqf_tasks.formats.records import TEXT_CHARACTERS, RootScope, is_path
+from sdaqf_tasks.formats.records import TEXT_CHARACTERS, RootScope, Tier, Trust, is_path
 from sdaqf_tasks.world import REFERENCE_BYTES, SOURCE_BYTES, Observed, Sources, Tree, decode
 
 PORTABLE = "A-Z a-z 0-9 . _ / - alone, at most 240, relative, no component that Windows keeps for devices or that ends with a dot"
@@ -198,6 +199,8 @@ class Listing:
                 raise Invalid(Reason.MANIFEST_INVALID, "a path through .git is never read")
             file = self._file(RootScope.REPOSITORY, name)
             spans = excerpts.pieces(file.text, name)
+            if declared.entry.abstractions and (why := unfit(file.text, declared.entry.abstractions)):
+                raise Invalid(Reason.MANIFEST_INVALID, why)
             if self._is_target(file):
                 raise Invalid(Reason.RENDER_TARGET, f"it is {TARGET}")
         except SdaqfError as error:
@@ -260,3 +263,20 @@ def _compiled(glob: str, spot: Spot) -> Callable[[str], bool]:
 
 def _is_git(path: str) -> bool:
     return ".git" in path.lower().split("/")
+
+
+def unfit(text: str, wanted: Filter) -> str:
+    """Why a file is no published abstraction that is wanted; empty where it is one. More than this is not checked of it."""
+    try:
+        record = canonical.load(text.encode("utf-8"))["record"]
+        tier, trust, category = Tier(record["tier"]), Trust(record["trust_class"]), record["category"]
+        concept = str(record["concept_id"])
+    except (SdaqfError, KeyError, TypeError, ValueError):
+        return "it is no published abstraction"
+    if tier < wanted.tier:
+        return f"its tier is {tier.value}, below {wanted.tier.value}"
+    if trust < wanted.trust:
+        return f"its trust is {trust.value}, below {wanted.trust.value}"
+    if wanted.category and category != wanted.category.value:
+        return f"its category is not {wanted.category.value}"
+    return "" if not wanted.concepts or concept in wanted.concepts else "its concept is not among those wanted"

@@ -299,6 +299,8 @@ def _verified(declared: Declared) -> Declared:
             raise spot.at("root").fault("owner files are named one by one; globs are for files of the tree", todo="Name each.", key=True)
     elif entry.exclude is not UNSET:
         raise spot.at("exclude").fault("exclude goes with a glob", todo="Leave it out.", key=True)
+    if entry.abstractions is not UNSET and not declared.is_glob:
+        raise spot.at("abstractions").fault("abstractions goes with a glob, not with a path", todo="Write `glob:`.", key=True)
     if entry.ignored and entry.root is RootScope.OWNER:
         raise spot.at("ignored").fault("owner files are in no tree anyway", todo="Leave `ignored` out.", key=True)
     if sum(member is not UNSET for member in (entry.section, entry.symbol, entry.lines)) > 1:
@@ -313,7 +315,10 @@ def _verified(declared: Declared) -> Declared:
 
 
 def _long_form(value: Any, spot: Spot) -> Any:
-    """`KIND PATH-OR-GLOB` as a mapping; a mapping as it is."""
+    """`KIND PATH-OR-GLOB` as a mapping; a mapping as it is, with what is usual for abstractions."""
+    if isinstance(value, dict) and "abstractions" in value:
+        where = {} if "path" in value else {"glob": "abstractions/*.json"}
+        return {**where, "kind": Kind.FINDING.value, "pin": True, **value}
     if not isinstance(value, str):
         return value
     kind, _, pattern = value.partition(" ")

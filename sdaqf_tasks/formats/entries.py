@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from sdaqf_tasks.errors import Reason, SdaqfError, shown
-from sdaqf_tasks.formats.manifest_yaml import BudgetEntry, Defaults, Expiry, Shape
+from sdaqf_tasks.formats.manifest_yaml import BudgetEntry, Defaults, Expiry, Filter, Shape
 from sdaqf_tasks.formats.plain_yaml import Document, nearest
-from sdaqf_tasks.formats.records import Authority, EdgeType, Kind, RootScope, Sensitivity, is_secret_shaped
+from sdaqf_tasks.formats.records import Authority, Category, EdgeType, Kind, RootScope, Sensitivity, Tier, Trust, is_secret_shaped
 
 
 class Spot(NamedTuple):
@@ -65,7 +65,7 @@ def words(kind: type[Enum]) -> tuple[str, ...]:
 
 
 _SUFFIX = re.compile(r" - at `\$([a-z_.\[\]0-9]*)`$")
-_INNER: Mapping[str | int, type[Shape]] = {"freshness": Expiry, "budget": BudgetEntry, "defaults": Defaults}
+_INNER: Mapping[str | int, type[Shape]] = {"freshness": Expiry, "budget": BudgetEntry, "abstractions": Filter, "defaults": Defaults}
 _ADOPTABLE = tuple(word for word in words(Sensitivity) if word != Sensitivity.SECRET_OR_PROHIBITED.value)
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "kind": words(Kind),
@@ -73,6 +73,9 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "sensitivity": _ADOPTABLE,
     "clearance": words(Sensitivity),
     "root": words(RootScope),
+    "tier": words(Tier),
+    "trust": words(Trust),
+    "category": words(Category),
     "type": words(EdgeType),
     "edges": words(EdgeType),
     "freshness": ("immutable",),

@@ -11,7 +11,20 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from sdaqf_tasks.formats.records import END, PATH_PATTERN, TIME_PATTERN, Adoptable, Authority, EdgeType, Kind, RootScope, Sensitivity
+from sdaqf_tasks.formats.records import (
+    END,
+    PATH_PATTERN,
+    TIME_PATTERN,
+    Adoptable,
+    Authority,
+    Category,
+    EdgeType,
+    Kind,
+    RootScope,
+    Sensitivity,
+    Tier,
+    Trust,
+)
 
 _ALIAS = "[a-z0-9][a-z0-9-]*"
 _KINDS = "|".join(kind.value for kind in Kind)
@@ -80,12 +93,24 @@ class SpecificationEntry(Described, frozen=True, kw_only=True):
     path: Annotated[File, _says("The document, from the top of the work tree.")]
 
 
+class Filter(Shape, frozen=True, kw_only=True):
+    """Which published abstractions are taken; all where nothing is said."""
+
+    tier: Annotated[Tier, _says("At least this tier.")] = Tier.PATTERN
+    trust: Annotated[Trust, _says("At least this trust.")] = Trust.EXPLORATORY
+    category: Annotated[Category | UnsetType, _says("Of this category.")] = UNSET
+    concepts: Annotated[list[Word] | UnsetType, _says("These concepts.")] = UNSET
+
+
 class SourceEntry(Described, frozen=True, kw_only=True):
     """A source or, with `glob`, many."""
 
     kind: Annotated[Kind, _says("What it is; always given.")]
     path: Annotated[File | UnsetType, _says("A file, from the top of the work tree or the owner root.")] = UNSET
     glob: Annotated[Glob | UnsetType, _says("Files of the tree, in place of `path`; quote it where it begins with a star.")] = UNSET
+    abstractions: Annotated[
+        Filter | UnsetType, _says("Published abstractions of these; glob is abstractions/*.json, kind finding, pin true where absent.")
+    ] = UNSET
     exclude: Annotated[Glob | list[Glob] | UnsetType, _says("Globs that `glob` leaves out.")] = UNSET
     authority: Annotated[Authority | UnsetType, _says("Who vouches for it; repository-record where absent.")] = UNSET
     required: Annotated[bool, _says("In every query of this manifest, or nothing is built.")] = False

@@ -246,6 +246,35 @@ class FreshnessKind(enum.Enum):
     EXPIRES_AT = "expires-at"
 
 
+class Trust(Ranked):
+    """How far a record may be trusted, lowest first (ABSTRACTIONS SH-4)."""
+
+    EXPLORATORY = "exploratory"
+    PROJECT = "project"
+    PROMOTED = "promoted"
+    CORE = "core"
+
+
+class Tier(Ranked):
+    """What an abstraction claims to be, weakest first."""
+
+    PATTERN = "pattern"
+    CONVENTION = "convention"
+    LOGIC = "logic"
+    CONTRACT = "contract"
+
+
+class Category(enum.Enum):
+    """Which side of the text an abstraction is about."""
+
+    STRUCTURAL = "structural"
+    PROCEDURAL = "procedural"
+    RELATIONAL = "relational"
+    BOUNDARY = "boundary"
+    STATE = "state"
+    INVARIANT = "invariant"
+
+
 def _below(step: str | int, rule: Rule, value: Any) -> None:
     """Apply a rule to a part; `step` leads to it."""
     try:

@@ -19,6 +19,9 @@ from msgspec import Meta
 from sdaqf_tasks.errors import Invalid, Reason, Refused
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.records import END, Ranked, is_path, is_secret_shaped, must
+from sdaqf_tasks.formats.records import Category as Category
+from sdaqf_tasks.formats.records import Tier as Tier
+from sdaqf_tasks.formats.records import Trust as Trust
 
 SPECS, EXAMPLES, TOKENS, PATTERNS, PROVENANCE, PARENTS = 8, 12, 24, 16, 16, 4
 """Source specs of a command; and of a record: examples, retained tokens and patterns, provenance entries, levels of parents."""
@@ -44,33 +47,6 @@ class Kind(enum.Enum):
 
     CORE = "core"
     PROJECT = "project"
-
-
-class Trust(Ranked):
-    """How far a record may be trusted, lowest first (SH-4)."""
-
-    EXPLORATORY = "exploratory"
-    PROJECT = "project"
-    PROMOTED = "promoted"
-    CORE = "core"
-
-
-class Tier(Ranked):
-    """What an abstraction claims to be, weakest first."""
-
-    PATTERN = "pattern"
-    CONVENTION = "convention"
-    LOGIC = "logic"
-    CONTRACT = "contract"
-
-
-class Category(enum.Enum):
-    STRUCTURAL = "structural"
-    PROCEDURAL = "procedural"
-    RELATIONAL = "relational"
-    BOUNDARY = "boundary"
-    STATE = "state"
-    INVARIANT = "invariant"
 
 
 class Decay(Ranked):

@@ -373,7 +373,7 @@ class TestAliases:
                 f"sources:\n  {alias}: {{kind: design, path: a.md, labls: [a]}}\n",
                 f"4:{len(alias) + 32}",
                 "'labls' is not known here; did you mean labels?",
-                f"Known: {known}, kind, path, glob, exclude, authority, required, ignored, root",
+                f"Known: {known}, kind, path, glob, abstractions, exclude, authority, required, ignored, root",
             )
 
 
