@@ -42,6 +42,11 @@ def task_lint() -> dict[str, Any]:
     return {"actions": [f"{sys.executable} -m {command}" for command in commands], "verbosity": 2, "uptodate": [False]}
 
 
+def task_workflows() -> dict[str, Any]:
+    """Run the workflow suite; the reports are in build/workflows/."""
+    return {"actions": [f"{sys.executable} -m scripts.workflows"], "verbosity": 2, "uptodate": [False]}
+
+
 def task_docs() -> dict[str, Any]:
     """Write docs/errors.md, and what the console samples of the pages print."""
     return {"actions": [f"{sys.executable} -m scripts.pages"], "verbosity": 2, "uptodate": [False]}
