@@ -269,7 +269,9 @@ def _show_lines(found: View) -> Iterator[str]:
         yield from found["diff"] or ["  every example stands as it was"]
         return
     for example in found["examples"]:
-        yield f"  {example['place']}" + ("" if example["text"] is not None else "   reads differently now: sdaqf shard show CONCEPT --diff")
+        yield f"  {example['place']}" + (
+            "" if example["text"] is not None else f"   reads differently now: sdaqf shard show {record['concept_id']} --diff"
+        )
         yield from (f"    | {line}" for line in (example["text"] or "").splitlines())
 
 
