@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.disk.files import Root
 from sdaqf_tasks.disk.store import PROGRAM
-from sdaqf_tasks.errors import Conflict, SdaqfError, Unreadable
+from sdaqf_tasks.errors import Conflict, Reason, SdaqfError, Unreadable
 from sdaqf_tasks.flow import lock
 from sdaqf_tasks.flow.project import now, read_declaration
 from sdaqf_tasks.flow.run import Run
@@ -316,13 +316,16 @@ def _joined(names: Any) -> bytes:
 def keep(error: SdaqfError) -> None:
     """Leave the record of a refused stage, and name it in the error. Where it cannot be written, the refusal stands alone.
 
-    What only this moment refuses (a lock that is held, a disk that is full) leaves none.
+    What only this moment refuses (a lock that is held, a disk that is full) leaves none; nor is anything written into a
+    folder that git lists, or that is somebody else's.
     """
     origin = error.origin
-    if error.record or isinstance(error, Conflict) or not isinstance(origin, Job | Run):
+    if error.record or isinstance(error, Conflict) or error.reason is Reason.OUTPUT_NOT_IGNORED or not isinstance(origin, Job | Run):
         return
     job, run = (origin, origin.run) if isinstance(origin, Job) else (None, origin)
     store = run.store
+    if store.folder.exists() and not store.is_there:
+        return
     with suppress(SdaqfError, OSError):
         record = record_of(run, job, error)
         replay_id = identity(record)

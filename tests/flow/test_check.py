@@ -831,17 +831,33 @@ class TestPolicy:
 
 
 class TestNothingIsWritten:
-    """`check` compares everything, before any build and after, and writes nothing."""
+    """`check` compares everything, before any build and after, and writes nothing but the record of a gate that failed."""
 
     def test_before_any_build(self, team: Team) -> None:
-        team.edit(RETRIES, THREE, FIVE)
         with team.unchanged():
             team.sdaqf("check", "--base", "HEAD")
         assert not (team.path / ".sdaqf").exists()
 
+    def test_a_gate_that_fails_leaves_its_record_and_nothing_else(self, team: Team) -> None:
+        team.edit(RETRIES, THREE, FIVE)
+        before = team.everything()
+        team.sdaqf("check", "--base", "HEAD")
+        new = {name for name in team.everything().keys() - before.keys() if (team.path / name).is_file()}
+        ignore, record = sorted(new)
+        assert (ignore, Path(record).match(".sdaqf/build/blocked/*/REPLAY-*.json")) == (".sdaqf/build/.gitignore", True)
+        assert {name: found for name, found in team.everything().items() if name in before and not (team.path / name).is_dir()} == {
+            name: found for name, found in before.items() if not (team.path / name).is_dir()
+        }
+
+    def test_in_a_folder_that_is_somebody_elses_there_is_no_record(self, team: Team) -> None:
+        team.write(".sdaqf/build/theirs", "x\n")
+        team.write(".gitignore", ".sdaqf/\n")
+        team.edit(RETRIES, THREE, FIVE)
+        with team.unchanged():
+            assert team.sdaqf("check").code == 1
+
     def test_after_a_build(self, team: Team) -> None:
         team.build()
-        team.edit(RETRIES, THREE, FIVE)
         with team.unchanged():
             team.sdaqf("check")
 
