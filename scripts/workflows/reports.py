@@ -85,7 +85,7 @@ def summary(found: dict[str, Any]) -> str:
     lines = ["| What | Of | Rate |", "|---|---|---|"]
     lines += [f"| {name} | {_of(found[key])} | {_percent(found[key])} |" for name, key in rates]
     lines += ["", "| Bucket | Expected | Observed |", "|---|---|---|"]
-    lines += [f"| `{name}` | {counts['expected']} | {counts['observed']} |" for name, counts in found["buckets"].items()]
+    lines += [f"| `{name}` | {counts['expected']} | {counts['observed']} |" for name, counts in sorted(found["buckets"].items())]
     slow = found["slowest_replay"]
     slowest = (
         f"{found['records']} records were replayed, each in at most {slow['seconds']:.1f} s, {slow['processor']:.1f} s of the processor."
