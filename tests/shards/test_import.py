@@ -83,6 +83,14 @@ def test_the_same_lineage_is_replaced_and_no_entry_is_lost_nor_counted_twice() -
     assert (bench.staged().provenance, bench.staged().provenance_dropped) == (here.provenance, 5)
 
 
+def test_a_file_that_is_far_ahead_says_how_many_entries_were_dropped() -> None:
+    first = record(owner=OTHER)
+    more = tuple(entry(changed(first, lineage_version=number), Operation.PRUNE_REFRESH, OTHER) for number in range(2, 17))
+    bench = benches(first)
+    bench.run(LINE, files=published(changed(first, provenance=(*first.provenance, *more), provenance_dropped=9)))
+    assert (len(bench.staged().provenance), bench.staged().provenance_dropped) == (16, 9)
+
+
 def test_another_lineage_of_that_concept_is_a_conflict_and_a_protected_record_resists() -> None:
     file = published(record(owner=OTHER))
     benches(record()).refuses(Reason.MERGE_CONFLICT, LINE, files=file)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sdaqf_tasks.errors import Reason
 from sdaqf_tasks.shards import records
 from sdaqf_tasks.shards.records import CORE, WHOLE, Abstraction, Category, Decay, Front, Kind, Operation, Shard, Tier, Trust
+from tests.keys import KEY
 from tests.shards.records import PROJECT, record, source
 from tests.shards.simulator import Bench, distil, joined
 
@@ -123,6 +124,10 @@ def test_check_9_the_chain_of_the_destination_holds() -> None:
     bench = benches(PROJECT, record(owner=CORE, parent="e"), *chain)
     bench.refuses(Reason.PARENT_CHAIN_TOO_LONG, f"{ADOPT} core:retry")
     assert benches(PROJECT, record(owner=CORE, parent="d"), *chain).run(f"{ADOPT} core:retry")
+
+
+def test_what_does_not_verify_is_not_staged() -> None:
+    benches(PROJECT, record(owner=CORE, statement=KEY)).refuses(Reason.SECRET_SHAPED_TEXT, f"{ADOPT} core:retry")
 
 
 # ---- trust, exactly ---------------------------------------------------------------------------------------------------
