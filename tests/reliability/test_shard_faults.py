@@ -1,6 +1,6 @@
 """Whatever system call of a shard command fails, and however: the shard is as it was or as it will be, and the exit code says which.
 
-A sample runs always. All of it, three quarters of an hour: `pytest -m long tests/reliability/test_shard_faults.py -rP`.
+A sample runs always. All of it, half an hour: `pytest -m long tests/reliability/test_shard_faults.py -rP`.
 """
 
 from __future__ import annotations
