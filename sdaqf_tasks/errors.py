@@ -114,6 +114,8 @@ class Reason(enum.Enum):
 
     EXTRA_MISSING = ("extra-missing", "A library that only this command needs is not installed.", "The message names what to install.", 500)
 
+    GATE_FAILED = ("gate-failed", "The gate found something at or above its level.", "Settle what it names.")
+
     # Places to write
     OUTPUT_EXISTS = ("output-exists", "The output is there already.", "Choose another name; nothing is overwritten.")
     OUTPUT_INVALID = ("output-invalid", "The output cannot be written there.", "Name a file in an existing folder that is not a link.", 400)
@@ -276,7 +278,7 @@ class Finding(enum.Enum):
     BLOCK_EDITED = ("block-edited", Severity.ERROR, "A generated block was edited by hand.", "sdaqf render NAME --into FILE")
     BLOCK_OUT_OF_DATE = ("block-out-of-date", Severity.ERROR, "A generated block is not what its context gives now.", "sdaqf render NAME --into FILE")
     REFUSED = ("refused", Severity.ERROR, "The manifest cannot be compiled at all.", "What the message says")
-    DRIFTED = ("drifted", Severity.WARNING, "An example of a published abstraction reads differently.", "Refresh it, or distil it again")
+    DRIFTED = ("drifted", Severity.WARNING, "A published abstraction is not what its examples, or its shard, say now.", "Distil it again, or refresh it where it still holds; then publish it")
     DEAD_MENTION = ("dead-mention", Severity.WARNING, "A document names a path, or lines, that are not there any more.", "Edit the document")
     EXPIRES_SOON = ("expires-soon", Severity.WARNING, "An observation ends soon.", "Observe again, then: sdaqf lock --observed now")
     RE_PINNED = ("re-pinned", Severity.NOTICE, "This change says that it reviewed another version.", "A reviewer looks at it")

@@ -38,7 +38,8 @@ EMBEDDED = 8_388_608
 KEPT = 50
 RECORD_BYTES = 134_217_728
 REPLAY = "REPLAY-"
-OBSERVE = "observe"
+OBSERVE, GATE = "observe", "gate"
+"""What is no stage of the table: the look at the tree before all stages, and `check`, where no stage would be refused."""
 
 Hash = Annotated[str, Meta(pattern=f"^[0-9A-F]{{64}}{END}")]
 
@@ -159,7 +160,7 @@ class _Bytes:
 
 
 def record_of(run: Run, job: Job | None, error: SdaqfError) -> Record:
-    """The record of a refused job; without one, of a tree that could not be observed."""
+    """The record of a refused job; without one, of a tree that could not be observed, or of a gate that failed."""
     kept = _Bytes()
     world = World(
         clock=run.now,
@@ -174,7 +175,7 @@ def record_of(run: Run, job: Job | None, error: SdaqfError) -> Record:
     )
     record = Record(
         program=PROGRAM,
-        stage=OBSERVE,
+        stage=GATE if error.reason is Reason.GATE_FAILED else OBSERVE,
         manifest="",
         path="",
         query="",

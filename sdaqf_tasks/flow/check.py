@@ -132,12 +132,10 @@ class _Checking:
         self._pins(asked, held, refusal)
         self._objects(manifest)
         for each in held:
-            for drift in drifts(self.run, each):
-                self.add(Finding.DRIFTED, each.pin.path, 1, drift.message, [manifest.name], part=drift.place)
-            if different := differs(self.run, each):
-                code, message = different
-                settle = "sdaqf shard publish CONCEPT" if code is Finding.DRIFTED else "Nothing to do where the shard is not yours"
-                self.add(code, each.pin.path, 1, message, [manifest.name], part="the shard", settle=settle)
+            for told in filter(None, (*drifts(self.run, each), differs(self.run, each))):
+                severity = told.severity if told.code is Finding.DRIFTED else told.code.severity
+                more = {"part": told.place, "settle": told.settle, "severity": severity}
+                self.add(told.code, each.pin.path, 1, told.message, [manifest.name], **more)
             if each.pin.path.endswith((".md", ".markdown")) and each.pin.scope != OWNER and not each.error:
                 self.documents.setdefault(each.pin.path, set()).add(manifest.name)
 

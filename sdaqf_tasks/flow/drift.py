@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import msgspec
 from sdaqf_tasks.context.staleness import Held
 from sdaqf_tasks.disk.history import History
 from sdaqf_tasks.disk.shard_store import ShardStore
-from sdaqf_tasks.errors import Finding, SdaqfError
+from sdaqf_tasks.errors import Finding, SdaqfError, Severity
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.records import RootScope
@@ -20,49 +21,79 @@ from sdaqf_tasks.world import SOURCE_BYTES, lines
 
 
 class Drift(NamedTuple):
-    """One example that stands nowhere in its file any more: where it stood, and a sentence."""
+    """What is told of a published record: a sentence, what settles it, and where the example stood that it is about."""
 
-    place: str
+    code: Finding
     message: str
+    settle: str
+    place: str = ""
+    severity: Severity = Finding.DRIFTED.severity
 
 
 def drifts(run: Run, held: Held) -> Iterator[Drift]:
-    """The examples of one pinned source that have drifted, if it is a published record at all; in the record's order."""
-    record = _record(held)
-    examples = [example for example in record.get("sources", ()) if isinstance(example, dict)]
-    read = run.reader()
-    gone = []
+    """The examples of one pinned source that stand nowhere in their files any more, if it is a published record at all.
+
+    In the record's order. Where somebody has reviewed the record since it was made (`refresh`), it is a notice.
+    """
+    record, read = _record(held), run.reader()
+    examples: list[Mapping[str, Any]] = [example for example in record.get("sources", ()) if isinstance(example, dict)]
+    gone: list[tuple[Mapping[str, Any], bool]] = []
     for example in examples:
         try:
-            stands = _stands(example, read.read(RootScope.REPOSITORY, str(example.get("path")), SOURCE_BYTES).data)
+            data = read.read(RootScope.REPOSITORY, str(example.get("path")), SOURCE_BYTES).data
         except SdaqfError:
-            stands = False
-        if not stands:
-            gone.append(example)
-    for example in gone:
+            data = None
+        if not _stands(example, data):
+            gone.append((example, data is not None))
+    reviewed = _number(record, "last_review_revision") > _number(record, "last_revision")
+    severity = Severity.NOTICE if reviewed else Finding.DRIFTED.severity
+    for example, is_there in gone:
         place = f"{example.get('path')}:{example.get('line_start')}-{example.get('line_end')}"
         agree = f"{len(examples) - len(gone)} of {len(examples)} examples still agree ({record.get('threshold')} needed)"
-        yield Drift(place, f"{place} reads differently{_since(run, example)}; {agree}")
+        reads = "reads differently" if is_there else "is gone, or cannot be read"
+        message = f"{place} {reads}{_since(run, example)}; {agree}" + ("; reviewed since" if reviewed else "")
+        yield Drift(Finding.DRIFTED, message, again(record), place, severity)
 
 
-def differs(run: Run, held: Held) -> tuple[Finding, str] | None:
+def again(record: Mapping[str, Any]) -> str:
+    """The command that distils a record again, from the places that it names."""
+    name, sources = str(record.get("concept_id")), [each for each in record["sources"] if isinstance(each, dict)]
+    options = [f"{key}:{record[key]}" for key in ("tier", "category", "parent") if isinstance(record.get(key), str)]
+    specs = [f"region:{each.get('path')}:{each.get('line_start')}-{each.get('line_end')}" for each in sources]
+    said = ["--statement", str(record["statement"])] if record.get("statement") else []
+    words = " ".join(map(shlex.quote, (name, *options, *specs, *said)))
+    return f"sdaqf shard distil {words}   or, where it still holds: sdaqf shard refresh {shlex.quote(name)}   and publish it"
+
+
+def _number(record: Mapping[str, Any], key: str) -> int:
+    found = record.get(key)
+    return found if isinstance(found, int) else 0
+
+
+def differs(run: Run, held: Held) -> Drift | None:
     """Whether a published record is the live one of its shard, where that is at hand; None where it is, or for another file."""
-    value = _value(held)
     try:
-        published = msgspec.convert(value, Published)
+        published = msgspec.convert(_value(held), Published)
     except msgspec.ValidationError:
         return None
-    name, store = published.record.concept_id, ShardStore(run.project.top, run.project.settings.shards, published.shard)
+    record, store = published.record, ShardStore(run.project.top, run.project.settings.shards, published.shard)
+    name, begin = record.concept_id, f"sdaqf shard begin   then: sdaqf shard import {shlex.quote(held.pin.path)}"
+    unknown = f"whether {name} is the live record: "
     if not store.is_there:
-        return Finding.NOT_CHECKED, f"whether {name} is the live record: {published.shard} is not at hand"
+        return Drift(Finding.NOT_CHECKED, f"{unknown}{published.shard} is not at hand", f"To have it: sdaqf shard init   then: {begin}")
     try:
         live = Desk(store.head(), store).live(name)
     except SdaqfError as error:
-        return Finding.NOT_CHECKED, f"whether {name} is the live record: {error.message}"
-    if live == published.record:
+        return Drift(Finding.NOT_CHECKED, f"{unknown}{error.message}", error.todo)
+    if live == record:
         return None
-    now = f"v{live.lineage_version} is live" if live else "it is not live"
-    return Finding.DRIFTED, f"{name} was published at v{published.record.lineage_version}, and {now} in {published.shard}"
+    version = record.lineage_version
+    if live is None:
+        return Drift(Finding.DRIFTED, f"{name} is not live in {published.shard}", begin)
+    if live.lineage_version == version:
+        return Drift(Finding.DRIFTED, f"{name} is not what was published at v{version}", f"sdaqf shard publish {name}")
+    message = f"{name} was published at v{version}, and v{live.lineage_version} is live in {published.shard}"
+    return Drift(Finding.DRIFTED, message, f"sdaqf shard publish {name}")
 
 
 def _record(held: Held) -> Mapping[str, Any]:

@@ -10,19 +10,20 @@ was recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from sdaqf_tasks import errors
+from sdaqf_tasks.context.findings import Found
 from sdaqf_tasks.context.staleness import Difference
 from sdaqf_tasks.disk.store import PROGRAM, Store
 from sdaqf_tasks.disk.store import identity as artifact_identity
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable, reason_of
 from sdaqf_tasks.flow import blocked, stages
-from sdaqf_tasks.flow.blocked import OBSERVE, Envelope, Failure, Look, Read, Record
+from sdaqf_tasks.flow.blocked import GATE, OBSERVE, Envelope, Failure, Look, Read, Record
 from sdaqf_tasks.flow.project import Chain, ManifestFile, Reading, read_declaration
 from sdaqf_tasks.flow.run import Run, candidate
 from sdaqf_tasks.flow.stages import BY_NAME, Job
@@ -64,7 +65,7 @@ def read(data: bytes) -> Record | None:
         return None
     blobs = all(blob is None or canonical.digest(blob) == digest for digest, blob in record.blobs.items())
     objects = all(blob is None or artifact_identity(blob) == object_id for object_id, blob in record.objects.items())
-    return record if intact and blobs and objects and (record.stage == OBSERVE or record.stage in BY_NAME) else None
+    return record if intact and blobs and objects and record.stage in (OBSERVE, GATE, *BY_NAME) else None
 
 
 def replay(data: bytes, outside: Outside = lambda record, name: None) -> Verdict:
@@ -73,6 +74,8 @@ def replay(data: bytes, outside: Outside = lambda record, name: None) -> Verdict
         return Verdict(INSUFFICIENT, None, None, "the record is damaged or was edited")
     if record.program != PROGRAM:
         return Verdict(OBSERVATIONAL, None, "version", f"made by version {record.program[:20]} of the stages, not {PROGRAM}", record)
+    if record.stage == GATE:
+        return Verdict(OBSERVATIONAL, None, "missing", "a gate tells what it found; what it compared is not in the record", record)
     found: dict[str, bytes] = {}
     for name, blob in {**record.blobs, **record.objects}.items():
         if blob is not None:
@@ -346,7 +349,7 @@ def rehearse(run: Run, chain: Chain, last: str, *, keep: bool = False) -> SdaqfE
     job: object = run
     try:
         _ = run.tree
-        for stage in stages.up_to(BY_NAME[last]) if last != OBSERVE else ():
+        for stage in stages.up_to(BY_NAME[last]) if last in BY_NAME else ():
             job = Job(run, stage, chain)
             made = stages.execute(job, job.inputs())
             scratch.refs[stages.ref_name(chain, stage.makes)] = made.object_id
@@ -361,8 +364,11 @@ def rehearse(run: Run, chain: Chain, last: str, *, keep: bool = False) -> SdaqfE
     return None
 
 
-def keep_of_gate(run: Run, names: Iterable[str]) -> list[str]:
-    """Leave the records of what a failed gate would refuse, of manifests by name; the lines that name them."""
+def keep_of_gate(run: Run, names: Iterable[str], failing: Sequence[Found]) -> list[str]:
+    """Leave the records of what a failed gate would refuse, of manifests by name; the lines that name them.
+
+    Where no stage would be refused, for a block that was edited or a mention that is dead, the record only tells what was found.
+    """
     found = []
     for name in names:
         try:
@@ -375,7 +381,13 @@ def keep_of_gate(run: Run, names: Iterable[str]) -> list[str]:
                 found.append(error.record)
             if error and not (isinstance(error.origin, Job) and error.origin.stage.per_query):
                 break  # the other queries are refused for the same
-    return found
+    if not found:
+        told = "; ".join(f"{each.path}:{each.line} {each.code.value}: {each.message}" for each in failing)
+        error = Refused(Reason.GATE_FAILED, told)
+        error.origin = run
+        blocked.keep(error)
+        found.append(error.record)
+    return [*filter(None, found)]
 
 
 def found(folder: Any, name: str) -> bytes:

@@ -156,7 +156,7 @@ def _reviewed(record: Abstraction, live: Abstraction | None, has_drifted: Callab
         "decay": record.decay_state.value,
         "promotion_ready": record.promotion_ready,
         "statement": record.statement,
-        "said_by": _SAID_BY.get(str(made.extra.get("front")), "an imported file"),
+        "said_by": _SAID_BY.get(str(made.extra.get("front")), "a file") + (f" of {made.owner}" if made.owner != record.owner else ""),
         "examples": [source.place for source in record.sources],
         "agree": len(holding),
         "threshold": record.threshold,
@@ -165,7 +165,7 @@ def _reviewed(record: Abstraction, live: Abstraction | None, has_drifted: Callab
     }
 
 
-_SAID_BY = {"cli": "a person (cli)", "shell": "a person (shell)", "http": "a client (http)", "mcp": "an agent (mcp)"}
+_SAID_BY = {"cli": "the command line", "shell": "the shell", "http": "a client over HTTP", "mcp": "an agent"}
 
 
 def support(bench: Workbench, query: Query) -> View:

@@ -64,7 +64,8 @@ def _sigil(name: str) -> Callable[[Options], Sequence[str]]:
 
 def _init(options: Options, voice: Voice) -> int:
     answer = workbench(options, voice).create()
-    voice.say_json(answer) if options.json else voice.say(f"{_name(answer)} is created (a shard of this work tree, not of git)")
+    made = f"{_name(answer)} is created (a shard of this work tree, not of git)"
+    voice.say_json(answer) if options.json else voice.say(made, "Next: sdaqf shard begin")
     return Exit.DONE
 
 
@@ -124,6 +125,11 @@ def _lookup(options: Options, bench: Workbench) -> View:
     from sdaqf_tasks.flow import shard_views
     from sdaqf_tasks.shards.lookup import Query
 
+    if not (options.paths or options.token or options.pattern):
+        raise commands.Usage(options.program, "name a PATH, a --token or a --pattern that the question is about")
+    for path in options.paths:
+        if not bench.project.root.has(path):
+            raise Refused(Reason.SOURCE_NOT_FOUND, f"there is no {path[:80]}", todo="A path starts at the top of the work tree.")
     query = Query(tuple(options.paths), tuple(options.token), tuple(options.pattern), options.hint, options.limit)
     return shard_views.support(bench, query)
 
@@ -176,7 +182,7 @@ def _distilled(answer: View) -> Iterator[str]:
     ready = f", ready for {record['tier']}" if record["promotion_ready"] else ""
     agree = f"{record['examples']} of {record['examples']} examples agree{ready}"
     yield f"staged in {_name(answer)}: {record['concept_id']} · {record['tier']} · {record['trust_class']}; {agree}"
-    yield "Next: sdaqf shard review; then commit or discard"
+    yield "Next: sdaqf shard review"
 
 
 def _merged(answer: View) -> Iterator[str]:
@@ -229,7 +235,7 @@ def _status_lines(found: View) -> Iterator[str]:
         return
     yield f"a session is open: {len(staged)} staged, {found['exploratory']} exploratory" + (f": {', '.join(staged)}" if staged else "")
     yield f"  session {found['session']}"
-    yield "Next: sdaqf shard review; then commit or discard"
+    yield "Next: sdaqf shard review"
 
 
 def _listed(found: View) -> Iterator[str]:
@@ -296,7 +302,7 @@ def _review_lines(found: View) -> Iterator[str]:
     for name, decision in found["decisions"].items():
         yield f"   core:{name}: {decision['decision'] if decision else 'withdraw'}"
     if found["staged"] or found["decisions"]:
-        yield "Next: sdaqf shard commit, drop CONCEPT, or discard"
+        yield "Next: sdaqf shard commit   (or drop CONCEPT, or discard)"
 
 
 _DONE = {"written": "wrote"}
@@ -306,12 +312,15 @@ def _published(found: Sequence[View]) -> Iterator[str]:
     for each in found:
         note = "   commit it: colleagues and CI read this file, not your shard" if each["word"] != "same" else ""
         yield f"{_DONE.get(each['word'], each['word'])} {each['path']}{note}"
-        yield from (f"  {change['field']}: {_short(change['from'])} → {_short(change['to'])}" for change in each["changed"])
+        yield from (f"  {change['field']}: {_change_of(change)}" for change in each["changed"])
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:59] + "…"
+def _change_of(change: View) -> str:
+    """From what to what; of lists, how many are gone and new."""
+    old, new = change["from"], change["to"]
+    if isinstance(old, list) and isinstance(new, list):
+        return f"{sum(each not in new for each in old)} gone, {sum(each not in old for each in new)} new"
+    return " → ".join(json.dumps(value, ensure_ascii=False)[:80] for value in (old, new))
 
 
 def _lookup_lines(found: View) -> Iterator[str]:
@@ -368,7 +377,10 @@ def _looking(name: str, view: Any, lines: Any, says: str, example: str = "", *ar
     return Command(name, functools.partial(_look, view, lines), says, example), (*arguments, *_SHARD)
 
 
-_WORDS = _arg("words", "WORD", "see docs/shards.md", nargs="+")
+_REUSE = _arg("words", "WORD", "adopt|reject|withdraw core:CONCEPT, or keep-local core:CONCEPT local:CONCEPT", nargs="+")
+_MERGE = _arg("words", "WORD", "adopt|promote core:CONCEPT or project:ID:CONCEPT, and perhaps as:CONCEPT", nargs="+")
+_PRUNE = _arg("words", "WORD", "stale|prunable|refresh|protect|unprotect CONCEPT, or collect gap:N …", nargs="+")
+
 
 TABLE: Sequence[tuple[Command, Sequence[Argument]]] = (
     (Command("init", _init, "Make the shard."), _SHARD),
@@ -409,9 +421,9 @@ TABLE: Sequence[tuple[Command, Sequence[Argument]]] = (
         Command("import", _import, "Stage published records of other projects.", "../other/abstractions/retry_guard.json"),
         (_arg("files", "FILE", "a published record", nargs="+", type=Path), *_SHARD),
     ),
-    _changing("reuse", _sigil("/reuse_abstractions"), "Decide about a record of core.", "adopt core:retry_guard", _WORDS),
-    _changing("merge", _sigil("/merge_abstractions"), "Take a record over from another shard.", "adopt core:retry_guard", _WORDS),
-    _changing("prune", _sigil("/prune_abstractions"), "Mark records as stale, prunable, fresh or protected.", "stale retry_guard", _WORDS),
+    _changing("reuse", _sigil("/reuse_abstractions"), "Decide about a record of core.", "adopt core:retry_guard", _REUSE),
+    _changing("merge", _sigil("/merge_abstractions"), "Take a record over from another shard.", "adopt core:retry_guard", _MERGE),
+    _changing("prune", _sigil("/prune_abstractions"), "Mark records as stale, prunable, fresh or protected.", "stale retry_guard", _PRUNE),
     _changing(
         "refresh",
         lambda options: [f"/prune_abstractions refresh {name}" for name in options.concepts],

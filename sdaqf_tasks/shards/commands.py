@@ -243,7 +243,7 @@ def _options(words: list[str], keys: tuple[str, ...]) -> tuple[dict[str, str], l
 
 def _of(table: Mapping[str, Any], options: Mapping[str, str], key: str, default: Any) -> Any:
     if (found := table.get(options[key]) if key in options else default) is None:
-        raise _malformed(f"{key}: is one of {', '.join(table)}")
+        raise _malformed(f"{key}: is one of {', '.join(table)}", todo=f"Write for example: {key}:{next(iter(table))}")
     return found
 
 

@@ -50,6 +50,9 @@ from sdaqf_tasks.shards.records import (
 PROGRAM = "1"
 """Version of what commands make of the same state and inputs. A chain made by another version is not replayed."""
 
+PREFIX = 6
+"""Digits of a state's id that name it, where no other commit's id begins so."""
+
 PERSONS = frozenset({Front.CLI, Front.SHELL})
 """Where a person may sit at a terminal."""
 
@@ -214,9 +217,11 @@ def _revert(desk: Desk, command: Command, front: Front, given: Given, making: _M
     if not command.argument and desk.state.saved is None:
         raise Refused(Reason.SNAPSHOT_MISSING, f"{desk.shard}: nothing was saved")
     word = "commit" if command.argument else "snapshot"
-    past = next((each for each in desk.chain() if command.argument in ("", each.state_id) and each.event.word == word), None)
-    if past is None:
-        raise Refused(Reason.STATE_NOT_FOUND, "no commit of this chain has that id")
+    wanted = command.argument.upper().removeprefix("SHARD-STATE-")
+    known = (each for each in desk.chain() if each.event.word == word and each.state_id.removeprefix("SHARD-STATE-").startswith(wanted))
+    past, other = next(known, None), next(known, None) if wanted else None
+    if past is None or other is not None or 0 < len(wanted) < PREFIX:
+        raise Refused(Reason.STATE_NOT_FOUND, "no commit of this chain has that id, or several begin so")
     return {"live": past.state.live, "revision": past.state.revision}, {"reverted": {"to": past.state_id, "revision": past.state.revision}}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,7 +56,9 @@ def test_an_example_that_reads_differently_is_told_with_its_commit_and_with_how_
 
 def test_a_file_that_is_gone_has_drifted(team: Team) -> None:
     (team.path / B).unlink()
-    assert [message for _, _, message in drifted(team)] == ["src/b.py:2-3 reads differently; 1 of 2 examples still agree (2 needed)"]
+    assert [message for _, _, message in drifted(team)] == [
+        "src/b.py:2-3 is gone, or cannot be read; 1 of 2 examples still agree (2 needed)"
+    ]
 
 
 def test_what_settles_it_leaves_nothing_to_find(team: Team) -> None:
@@ -94,6 +97,43 @@ class TestAgainstTheShard:
         publish(bench, ["guard"], "abstractions")
         published.lock()
         assert self.found(published, "drifted") == []
+
+    def test_a_record_that_this_shard_does_not_have(self, published: Team) -> None:
+        shutil.rmtree(published.path / ".sdaqf/shards")
+        Workbench(Project.find(published.path), shard("project:default"), Front.CLI).create()
+        [found] = [each for each in published.check()["findings"] if each["code"] == "drifted"]
+        assert (found["message"], found["settle"]) == (
+            "guard is not live in project:default",
+            "sdaqf shard begin   then: sdaqf shard import abstractions/guard.json",
+        )
+
+    def test_a_file_that_was_edited_by_hand(self, published: Team) -> None:
+        value = json.loads(published.read("abstractions/guard.json"))
+        value["record"]["statement"] = "Another."
+        published.write("abstractions/guard.json", json.dumps(value))
+        published.lock()
+        assert self.found(published, "drifted") == ["guard is not what was published at v1"]
+
+    def test_the_command_that_distils_it_again_works_when_it_is_pasted(self, published: Team) -> None:
+        published.write(B, "def b() -> int:\n    return 3\n")
+        [found] = [each for each in published.check()["findings"] if each["code"] == "drifted"]
+        command = found["settle"].partition("   or, ")[0]
+        assert command == f"sdaqf shard distil guard tier:pattern category:structural region:{A}:1-2 region:{B}:1-2"
+        published.sdaqf("shard", "begin")
+        assert published.sdaqf(*shlex.split(command)[1:]).code == 0
+        published.sdaqf("shard", "commit")
+        published.sdaqf("shard", "publish", "guard")
+        published.lock()
+        assert self.found(published, "drifted") == []
+
+    def test_a_record_that_was_refreshed_since_is_a_notice(self, published: Team) -> None:
+        published.write(B, "def b() -> int:\n    return 3\n")
+        published.sdaqf("shard", "run", "begin scratch", "/prune_abstractions refresh guard", "commit")
+        published.sdaqf("shard", "publish", "guard")
+        published.lock()
+        [found] = [each for each in published.check()["findings"] if each["code"] == "drifted"]
+        assert found["severity"] == "notice"
+        assert found["message"].endswith("; 1 of 2 examples still agree (2 needed); reviewed since")
 
     def test_no_shard_at_hand(self, published: Team) -> None:
         shutil.rmtree(published.path / ".sdaqf/shards")

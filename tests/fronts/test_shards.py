@@ -63,9 +63,14 @@ def head(top: Path, which: str = "project/default") -> str:
 
 def test_without_a_shard_every_command_says_how_to_make_one(top: Path, sdaqf: Sdaqf) -> None:
     for command, arguments in shards.TABLE:
-        needed = {"concepts": ["x"], "concept": ["x"], "specs": ["y"], "files": ["README.md"], "words": ["adopt", "core:x"]} | {
-            "commands": ["begin scratch"]
-        }
+        needed = {
+            "concepts": ["x"],
+            "concept": ["x"],
+            "specs": ["y"],
+            "files": ["README.md"],
+            "paths": ["README.md"],
+            "words": ["adopt", "core:x"],
+        } | {"commands": ["begin scratch"]}
         given = [word for name, _ in arguments for word in needed.get(name, [])]
         if command.name not in ("init", "list"):
             ran = sdaqf("shard", command.name, *given, "--json")
@@ -75,7 +80,7 @@ def test_without_a_shard_every_command_says_how_to_make_one(top: Path, sdaqf: Sd
 
 
 def test_init_makes_it_once_and_git_sees_nothing(top: Path, sdaqf: Sdaqf) -> None:
-    assert sdaqf("shard", "init").out == "project:default is created (a shard of this work tree, not of git)\n"
+    assert sdaqf("shard", "init").out == "project:default is created (a shard of this work tree, not of git)\nNext: sdaqf shard begin\n"
     before = head(top)
     ran = sdaqf("shard", "init", "--json")
     assert (ran.code, ran.value["reason"], head(top)) == (1, "shard-exists", before)
@@ -127,7 +132,7 @@ class TestWords:
             == "staged in project:default: guard · convention · project; 2 of 2 examples agree, ready for convention"
         )
         review = sdaqf("shard", "review").out
-        assert '"It is "so"."        (said by: a person (cli))' in review
+        assert '"It is "so"."        (said by: the command line)' in review
         assert "guard   new · convention · project · active" in review
         assert "2 of 2 examples agree, ready for convention: src/a.py:1-6 · src/b.py:1-6" in review
         assert sdaqf("shard", "status").out.splitlines()[1] == "a session is open: 1 staged, 0 exploratory: guard"
@@ -151,6 +156,8 @@ class TestWords:
         assert "active" in sdaqf("shard", "list").out
         commit = next(event["state"] for event in first if event["event"] == "commit")
         assert sdaqf("shard", "revert", "--to", commit).code == 0
+        assert sdaqf("shard", "revert", "--to", commit[12:24].lower()).code == 0
+        assert sdaqf("shard", "revert", "--to", commit[12:17], "--json").value["reason"] == "StateNotFound"
         ran = sdaqf("shard", "revert", "--to", "SHARD-STATE-" + "0" * 64, "--json")
         assert (ran.code, ran.value["reason"]) == (1, "StateNotFound")
 
@@ -216,7 +223,7 @@ class TestPerson:
     def test_at_a_terminal_an_agents_record_becomes_the_shards_own(self, shard: Path, sdaqf: Sdaqf) -> None:
         staged_by_an_agent(shard)
         assert "guard   new · convention · exploratory" in sdaqf("shard", "review").out
-        assert "(said by: an agent (mcp), untrusted)" in sdaqf("shard", "review").out
+        assert "(said by: an agent, untrusted)" in sdaqf("shard", "review").out
         code, said = at_terminal(shard, "shard", "accept", "guard")
         assert (code, "staged in project:default: guard · convention · project" in said) == (0, True)
         assert "1 staged, 1 accepted" in sdaqf("shard", "review").out
@@ -249,7 +256,9 @@ class TestLooking:
         assert ran.out.splitlines()[1].startswith("  guard  usable · convention · project · active · local · score ")
         [reference] = sdaqf("shard", "lookup", "src/a.py", "--json").value["references"]
         assert (reference["concept_id"], reference["usable"], reference["drifted"]) == ("guard", True, False)
-        assert sdaqf("shard", "lookup", "no.py", "--json").value["references"] == []
+        assert sdaqf("shard", "lookup", "src/b.py", "--token", "no", "--json").value["references"][0]["counts"]["tokens"] == 0
+        assert sdaqf("shard", "lookup", "no.py", "--json").value["reason"] == "SourceNotFound"
+        assert sdaqf("shard", "lookup", "--json").code == 2
 
     def test_log_is_newest_first_and_bounded(self, live: Path, sdaqf: Sdaqf) -> None:
         events = sdaqf("shard", "log", "--json").value["events"]
