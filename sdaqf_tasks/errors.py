@@ -144,7 +144,7 @@ class Reason(enum.Enum):
     NOT_ENOUGH_EXAMPLES = ("NotEnoughExamples", "An abstraction needs at least two examples.", "Name regions that neither overlap nor touch.")
     NO_CONSENSUS = ("NoConsensus", "The examples have too little in common.", "Name examples that are alike.")
     BELOW_THRESHOLD = ("AbstractionBelowThreshold", "An example holds too few of the features that the others share.", "Leave it out, or name a better one.")
-    PROTECTED_RECORD = ("ProtectedRecord", "The record is protected.", "/prune_abstractions unprotect CONCEPT comes first.")
+    PROTECTED_RECORD = ("ProtectedRecord", "The record is protected.", "sdaqf shard prune unprotect CONCEPT comes first.")
     CATALOG_FULL = ("CatalogFull", "A shard holds at most 4,096 records.", "Use another project shard.")
     CATALOG_TOO_LARGE = ("CatalogTooLarge", "A shard's records take at most 16 MiB.", "Use another project shard.")
     PARENT_NOT_FOUND = ("ParentNotFound", "The parent is neither live nor staged.", "Distil the parent first.", 404)
@@ -162,7 +162,7 @@ class Reason(enum.Enum):
     TRUST_NEEDS_HIGHER = ("TrustPromotionRequiresHigherDestination", "Promotion leads to a shard of higher trust.", "Use adopt.")
     USE_PROMOTE = ("UsePromoteForHigherTrustDestination", "A shard of higher trust is entered by promotion only.", "Use promote.")
     MERGE_CONFLICT = ("MergeConflictRefused", "The record that is there says something else.", "Merge it as another concept: as:CONCEPT")
-    MERGE_PROTECTED = ("MergeProvenanceRefused", "The record that is there is protected.", "/prune_abstractions unprotect CONCEPT comes first.")
+    MERGE_PROTECTED = ("MergeProvenanceRefused", "The record that is there is protected.", "sdaqf shard prune unprotect CONCEPT comes first.")
 
     # Shards: sessions and states
     SCRATCH_ACTIVE = ("ScratchAlreadyActive", "A session is active already.", "sdaqf shard review; then commit or discard")

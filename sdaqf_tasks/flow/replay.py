@@ -301,8 +301,9 @@ def _changes(record: Record, run: Run) -> Iterator[str]:
     then = next((look for look in world.trees if look), None)
     tree = _attempted(run)
     if then and tree:
-        same = (then.git_head, then.repository_digest) == (tree.git_head, tree.repository_digest)
-        yield f"tree: {then.git_head[:7]}" + (", the same now" if same else f" then, {tree.git_head[:7]} now")
+        same = then.repository_digest == tree.repository_digest
+        now = f"then, {tree.git_head[:7]} now" if then.git_head != tree.git_head else "the same now" if same else "with other files now"
+        yield f"tree: {then.git_head[:7]} {now}"
     seen: dict[tuple[RootScope, str], None] = {}
     for each in (*world.declared, *world.reads):
         if (each.scope, each.path) in seen:
@@ -403,6 +404,8 @@ def found(folder: Any, name: str) -> bytes:
     named = known[:1] if name == "latest" else [path for path in known if len(name) > 9 and path.name.startswith(name.upper()[:71])]
     if Path(name).suffix == ".json" and Path(name).is_file():
         named = [Path(name)]
+    if name == "latest" and folder is None:
+        raise Refused(Reason.UNKNOWN_NAME, "there is no project here, and so no latest record", todo="Name the file.")
     if not named:
         raise Refused(Reason.UNKNOWN_NAME, f"there is no record {name[:80]!r}", todo="Name a file, latest, or REPLAY- and six digits.")
     return files.read_file(named[0], blocked.RECORD_BYTES)

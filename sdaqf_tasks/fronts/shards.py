@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sdaqf_tasks.errors import Reason, Refused
+from sdaqf_tasks.errors import Reason, Refused, SdaqfError
 from sdaqf_tasks.fronts import commands
 from sdaqf_tasks.fronts.commands import Argument, Command, Options
 from sdaqf_tasks.fronts.voice import Exit, Voice
@@ -40,7 +40,12 @@ def workbench(options: Options, voice: Voice | None = None) -> Workbench:
 def _change(spelt: Callable[[Options], Sequence[str]], options: Options, voice: Voice) -> int:
     from sdaqf_tasks.flow.shards import Expected
 
-    answers = workbench(options, voice).run(spelt(options), expected=Expected(options.session, options.expect))
+    try:
+        answers = workbench(options, voice).run(spelt(options), expected=Expected(options.session, options.expect))
+    except SdaqfError as error:
+        if options.shard and error.todo.startswith("sdaqf shard "):  # what settles it settles it there
+            error.todo = f"{error.todo} --shard {options.shard}"
+        raise
     if options.json:
         several = len(answers) != 1 or options.program.endswith(" run")
         voice.say_json({"status": "ok", "results": answers} if several else answers[0])
@@ -163,7 +168,8 @@ def told(answer: View) -> Iterator[str]:
         if key in answer:
             yield from lines(answer)
             return
-    yield f"{answer['command']}: done in {_name(answer)}"
+    open_now = f"a session is open in {_name(answer)}" if answer["command"] == "begin scratch" else ""
+    yield open_now or f"{answer['command']}: done in {_name(answer)}"
 
 
 def _committed(answer: View) -> Iterator[str]:
@@ -173,6 +179,8 @@ def _committed(answer: View) -> Iterator[str]:
     made = " ".join(f"+{each['concept']} v{each['version']}" for each in answer["committed"])
     decided = f" · {_count(len(answer['decisions']), 'decision')}" if answer["decisions"] else ""
     yield f"committed to {_name(answer)} (the shard, not git), revision {answer['revision']}: {made}{decided}".rstrip(": ")
+    if answer["committed"]:
+        yield f"Next: sdaqf shard publish {' '.join(each['concept'] for each in answer['committed'])}"
     if exploratory := [each["concept"] for each in answer["committed"] if each["trust"] == "exploratory"]:
         yield f"{len(exploratory)} stay exploratory until somebody accepts them: {', '.join(exploratory)}"
 

@@ -129,7 +129,7 @@ def _written(record: Abstraction, before: Abstraction | None, operation: Operati
 
 def _verify_unprotected(record: Abstraction | None, reason: Reason = Reason.PROTECTED_RECORD) -> None:
     if record and record.decay_state is Decay.PROTECTED:
-        raise Refused(reason, f"{record.concept_id} is protected", todo=f"/prune_abstractions unprotect {record.concept_id}")
+        raise Refused(reason, f"{record.concept_id} is protected", todo=f"sdaqf shard prune unprotect {record.concept_id}")
 
 
 def _not_found(what: str) -> Refused:

@@ -136,7 +136,10 @@ class TestWords:
         assert "guard   new · convention · project · active" in review
         assert "2 of 2 examples agree, ready for convention: src/a.py:1-6 · src/b.py:1-6" in review
         assert sdaqf("shard", "status").out.splitlines()[1] == "a session is open: 1 staged, 0 exploratory: guard"
-        assert sdaqf("shard", "commit").out == "committed to project:default (the shard, not git), revision 1: +guard v1\n"
+        assert (
+            sdaqf("shard", "commit").out
+            == "committed to project:default (the shard, not git), revision 1: +guard v1\nNext: sdaqf shard publish guard\n"
+        )
         assert "guard  v1 · convention · project · active" in sdaqf("shard", "list").out
 
     def test_drop_and_discard(self, shard: Path, sdaqf: Sdaqf) -> None:
@@ -231,7 +234,7 @@ class TestPerson:
 
     def test_a_commit_says_what_stays_exploratory(self, shard: Path, sdaqf: Sdaqf) -> None:
         staged_by_an_agent(shard)
-        assert sdaqf("shard", "commit").out.splitlines()[1] == "1 stay exploratory until somebody accepts them: guard"
+        assert sdaqf("shard", "commit").out.splitlines()[-1] == "1 stay exploratory until somebody accepts them: guard"
 
 
 def staged_by_an_agent(top: Path) -> None:
