@@ -12,21 +12,8 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from sdaqf_tasks.errors import Reason, Refused
-from sdaqf_tasks.shards.records import (
-    CATALOG_BYTES,
-    CATALOG_RECORDS,
-    PARENTS,
-    Abstraction,
-    Bucket,
-    Catalog,
-    Decision,
-    Event,
-    Shard,
-    Staged,
-    State,
-    bucket_of,
-    sealed,
-)
+from sdaqf_tasks.shards import records
+from sdaqf_tasks.shards.records import Abstraction, Bucket, Catalog, Decision, Event, Shard, Staged, State
 
 
 class Objects(Protocol):
@@ -80,7 +67,7 @@ class Desk:
         return self.objects.get(self.catalog.records[digits]) if digits in self.catalog.records else {}
 
     def live(self, concept: str) -> Abstraction | None:
-        return self.bucket(bucket_of(concept)).get(concept)
+        return self.bucket(records.bucket_of(concept)).get(concept)
 
     @cached_property
     def all_live(self) -> Mapping[str, Abstraction]:
@@ -91,6 +78,11 @@ class Desk:
     def staged_record(self, concept: str) -> Abstraction | None:
         held = self.staged.records.get(concept)
         return self.objects.get(held) if held else None
+
+    @cached_property
+    def all_staged(self) -> Mapping[str, Abstraction]:
+        """Every staged record, by concept, ascending."""
+        return {concept: self.objects.get(held) for concept, held in sorted(self.staged.records.items())}
 
     def record(self, concept: str) -> Abstraction | None:
         """The staged record, else the live one."""
@@ -146,26 +138,26 @@ class Desk:
             if above is None:
                 raise Refused(Reason.PARENT_NOT_FOUND, f"{parent}, the parent of {seen[-1]}, is neither live nor staged")
             seen.append(parent)
-            if len(seen) > PARENTS + 1:
-                raise Refused(Reason.PARENT_CHAIN_TOO_LONG, f"{' → '.join(seen)} are more than {PARENTS} levels")
+            if len(seen) > records.PARENTS + 1:
+                raise Refused(Reason.PARENT_CHAIN_TOO_LONG, f"{' → '.join(seen)} are more than {records.PARENTS} levels")
             parent = above.parent
 
     def verify_room(self, changed: Mapping[str, Abstraction]) -> None:
         """Raise `Refused` where live and staged and changed records together are too many or too large: CATALOG_FULL, CATALOG_TOO_LARGE."""
         # A bucket is {"concept":record,…}: four bytes more a record, and one more a bucket.
         touched = {concept: held for concept, held in self.staged.records.items() if concept not in changed}
-        digits = {bucket_of(concept) for concept in (*touched, *changed)}
+        digits = {records.bucket_of(concept) for concept in (*touched, *changed)}
         live = {concept: record for each in digits for concept, record in self.bucket(each).items()}
         replaced = sum(len(concept) + 4 + _bytes(live[concept]) for concept in (*touched, *changed) if concept in live)
         added = sum(map(self.objects.size, touched.values())) + sum(map(_bytes, changed.values()))
         framed = sum(len(concept) + 4 for concept in (*touched, *changed)) + len(digits - self.catalog.records.keys())
         total = sum(map(self.objects.size, self.catalog.records.values())) - replaced + added + framed
-        if total > CATALOG_BYTES:
-            raise Refused(Reason.CATALOG_TOO_LARGE, f"the records would take {total} bytes; at most {CATALOG_BYTES} are kept")
+        if total > records.CATALOG_BYTES:
+            raise Refused(Reason.CATALOG_TOO_LARGE, f"the records would take {total} bytes; at most {records.CATALOG_BYTES} are kept")
         count = len(self.catalog.lineages) + sum(concept not in live for concept in (*touched, *changed))
-        if count > CATALOG_RECORDS:
-            raise Refused(Reason.CATALOG_FULL, f"there would be {count} records; a shard holds at most {CATALOG_RECORDS}")
+        if count > records.CATALOG_RECORDS:
+            raise Refused(Reason.CATALOG_FULL, f"there would be {count} records; a shard holds at most {records.CATALOG_RECORDS}")
 
 
 def _bytes(record: Abstraction) -> int:
-    return len(sealed(record)[1])
+    return len(records.sealed(record)[1])

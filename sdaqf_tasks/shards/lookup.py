@@ -17,36 +17,16 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from sdaqf_tasks.shards.records import (
-    PARENTS,
-    Abstraction,
-    Category,
-    Choice,
-    Concept,
-    Decay,
-    Decision,
-    Hash,
-    Lineage,
-    Number,
-    Object,
-    Positive,
-    Shard,
-    Source,
-    Tier,
-    Trust,
-    scored,
-)
+from sdaqf_tasks.formats.records import Category, Tier, Trust
+from sdaqf_tasks.shards import records
+from sdaqf_tasks.shards.records import Abstraction, Choice, Concept, Decay, Decision, Hash, Lineage, Number, Object, Positive, Shard, Source
 
 MOST_SCORE = 1_000
 CONTRACT_HITS = 2
 """Hits through which a contract must be reached to be kept."""
 
 Hint = Literal["impact", "breaks-if", "contradicts"]
-HINTS: Mapping[Hint, Category] = {
-    "impact": Category.RELATIONAL,
-    "breaks-if": Category.PROCEDURAL,
-    "contradicts": Category.INVARIANT,
-}
+HINTS: Mapping[Hint, Category] = {"impact": Category.RELATIONAL, "breaks-if": Category.PROCEDURAL, "contradicts": Category.INVARIANT}
 
 
 class Resolution(enum.Enum):
@@ -199,10 +179,8 @@ def resolve(record: Abstraction, local: Mapping[str, Abstraction], decisions: Ma
     compatible = own.compatible(record) if own else None
     ours, cores = _TABLE[compatible, counted]
     told = kept is own if choice is Choice.PROMOTE else compatible
-    return Resolved(
-        ours and _told(_against(ours, record), choice if told else None, gone),
-        cores and _told(_against(cores, own or kept), choice, gone),
-    )
+    shown = ours and _told(_against(ours, record), choice if told else None, gone)
+    return Resolved(shown, cores and _told(_against(cores, own or kept), choice, gone))
 
 
 def _preferred(decision: Decision | None, local: Mapping[str, Abstraction]) -> Abstraction | None:
@@ -276,7 +254,7 @@ def _found(query: Query, catalog: Mapping[str, Abstraction], standings: Mapping[
         for depth, concept in enumerate(_chain(hit, catalog) if good else [hit]):
             ways[concept][hit] = depth
     for concept, depths in ways.items():
-        record, depth = scored(catalog[concept]), min(depths.values())
+        record, depth = records.scored(catalog[concept]), min(depths.values())
         if concept in standings and (depth == 0 or _promotable(record, len(depths))):
             count = msgspec.structs.replace(counts[concept], lineage=sum(counts[hit].direct for hit in depths), depth=depth)
             good = _usable(catalog[concept], standings[concept])
@@ -298,14 +276,14 @@ def _is_hit(counts: Counts) -> bool:
 
 
 def _usable(record: Abstraction, standing: Standing) -> bool:
-    valid = record == scored(record)
+    valid = record == records.scored(record)
     return valid and record.decay_state is not Decay.PRUNABLE and standing.resolution not in _UNUSABLE
 
 
 def _chain(concept: str, catalog: Mapping[str, Abstraction]) -> Sequence[str]:
     """The concept and its parents, nearest first: at most four, none twice, as far as they exist."""
     chain = [concept]
-    while len(chain) <= PARENTS and (parent := catalog[chain[-1]].parent) in catalog and parent is not None and parent not in chain:
+    while len(chain) <= records.PARENTS and (parent := catalog[chain[-1]].parent) in catalog and parent is not None and parent not in chain:
         chain.append(parent)
     return chain
 

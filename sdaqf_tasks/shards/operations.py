@@ -15,31 +15,11 @@ from msgspec.structs import replace
 from sdaqf_tasks.errors import Invalid, Malformed, Reason, Refused
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.records import is_secret_shaped, must
-from sdaqf_tasks.shards.commands import Collect, Distil, Import, Mark, Merge, Reuse
+from sdaqf_tasks.shards import records
+from sdaqf_tasks.shards.commands import Collect, Distil, Import, Mark, Merge, Reuse, Word
 from sdaqf_tasks.shards.desk import Desk
 from sdaqf_tasks.shards.distill import Example, consensus_of
-from sdaqf_tasks.shards.records import (
-    COLLECTED,
-    CORE,
-    EXAMPLES,
-    Abstraction,
-    Choice,
-    Decay,
-    Decision,
-    Entry,
-    Front,
-    Kind,
-    Operation,
-    Shard,
-    Source,
-    Trust,
-    appended,
-    concept,
-    entry,
-    scored,
-    threshold,
-    verify,
-)
+from sdaqf_tasks.shards.records import Abstraction, Choice, Decay, Decision, Entry, Front, Kind, Operation, Shard, Source, Trust
 
 IMPORT_BYTES = 1_048_576
 """Bytes that a published record file may have."""
@@ -84,7 +64,7 @@ def distil(desk: Desk, command: Distil, front: Front, given: Given) -> Change:
         category=command.category,
         parent=command.parent,
         examples=len(sources),
-        threshold=threshold(len(sources)),
+        threshold=records.threshold(len(sources)),
         average_resonance=found.average,
         min_resonance=found.minimum,
         normaliser=found.normaliser,
@@ -124,7 +104,7 @@ def _born(desk: Desk, name: str, before: Abstraction | None) -> dict[str, Any]:
 def _written(record: Abstraction, before: Abstraction | None, operation: Operation, owner: Shard, **extra: Any) -> Abstraction:
     """The record with its scores, and with one entry more than the one before it: no operation erases any (PR-1)."""
     past: tuple[tuple[Entry, ...], int] = (before.provenance, before.provenance_dropped) if before else ((), 0)
-    return scored(replace(record, **appended(*past, entry(record, operation, owner, **extra))))
+    return records.scored(replace(record, **records.appended(*past, records.entry(record, operation, owner, **extra))))
 
 
 def _verify_unprotected(record: Abstraction | None, reason: Reason = Reason.PROTECTED_RECORD) -> None:
@@ -154,28 +134,26 @@ def reuse(desk: Desk, command: Reuse, front: Front, given: Given) -> Change:
         if held is None:
             raise Refused(Reason.REUSE_DECISION_NOT_FOUND, f"there is no decision about core:{command.source}")
         return Change(decisions={command.source: None}, answer={"abstractionReuse": {"decision": "withdraw", "source": command.source}})
-    source = _foreign(given, CORE, command.source)
+    source = _foreign(given, records.CORE, command.source)
     local = desk.record(command.local or command.source)
     if command.choice is Choice.ADOPT and local and not local.compatible(source):
         raise Refused(Reason.CONFLICT_NEEDS_CHOICE, f"the local {command.source} says something else than core's")
     if command.choice is Choice.PROMOTE and local is None:
         raise _not_found(f"there is no local {command.local}")
-    records = {}
+    marked: dict[str, Abstraction] = {}
     if local:
-        operation = Operation(f"reuse_{command.choice.value}")
         stamped = replace(local, last_revision=desk.state.revision + 1)
-        marked = _marked(desk, stamped, operation, source=f"core:{command.source}")
-        records = {local.concept_id: marked}
-    pinned = records[command.local].pin if command.local else None
+        marked[local.concept_id] = _marked(desk, stamped, Operation(f"reuse_{command.choice.value}"), source=f"core:{command.source}")
+    pinned = marked[command.local].pin if command.local else None
     decision = Decision(decision=command.choice, source=source.pin, local=pinned)
-    return Change(records, {command.source: decision}, {"abstractionReuse": msgspec.to_builtins(decision)})
+    return Change(marked, {command.source: decision}, {"abstractionReuse": msgspec.to_builtins(decision)})
 
 
 # ---- merge (section 5) ----------------------------------------------------------------------------------------------
 
 
 def merge(desk: Desk, command: Merge, front: Front, given: Given) -> Change:
-    source, target = _mergeable(desk, command, given)
+    source = _mergeable(desk, command, given)
     operation = Operation.MERGE_PROMOTE if command.promote else Operation.MERGE_ADOPT
     into = desk.record(command.target)
     if into:
@@ -184,7 +162,7 @@ def merge(desk: Desk, command: Merge, front: Front, given: Given) -> Change:
         _verify_unprotected(into, Reason.MERGE_PROTECTED)
     trust = Trust.PROMOTED if command.promote else min(source.trust_class, Trust.PROMOTED)
     if into is None:
-        made = replace(source, concept_id=command.target, owner=target, decay_state=Decay.ACTIVE, **_born(desk, command.target, None))
+        made = replace(source, concept_id=command.target, owner=desk.shard, decay_state=Decay.ACTIVE, **_born(desk, command.target, None))
         past = source
     else:
         made = replace(_united(into, source, trust), **_born(desk, command.target, into))
@@ -193,13 +171,13 @@ def merge(desk: Desk, command: Merge, front: Front, given: Given) -> Change:
     unaccepted = front is Front.MCP or (into is not None and into.trust_class is Trust.EXPLORATORY)
     made = replace(made, trust_class=Trust.EXPLORATORY if unaccepted else trust)
     named = {"shard": str(command.shard), "lineage_id": source.lineage_id, "lineage_version": source.lineage_version}
-    record = _written(made, past, operation, target, **named)
-    ends = {"source": _end(command.shard, source), "destination": _end(target, record), "mergedIntoExisting": into is not None}
+    record = _written(made, past, operation, desk.shard, **named)
+    ends = {"source": _end(command.shard, source), "destination": _end(desk.shard, record), "mergedIntoExisting": into is not None}
     return Change({command.target: record}, answer={"abstractionMerge": ends})
 
 
-def _mergeable(desk: Desk, command: Merge, given: Given) -> tuple[Abstraction, Shard]:
-    """The source record and the destination, once checks 1 to 6 of section 5 hold."""
+def _mergeable(desk: Desk, command: Merge, given: Given) -> Abstraction:
+    """The source record, once checks 1 to 6 of section 5 hold."""
     if command.shard == desk.shard:
         raise Refused(Reason.SELF_MERGE, f"{desk.shard} is the shard that is mounted")
     source = _foreign(given, command.shard, command.source)
@@ -212,7 +190,7 @@ def _mergeable(desk: Desk, command: Merge, given: Given) -> tuple[Abstraction, S
         raise Refused(Reason.TRUST_NEEDS_HIGHER, f"{desk.shard} trusts no more than the {source.trust_class.value} of the source")
     if not command.promote and (higher or desk.shard.kind is not Kind.PROJECT):
         raise Refused(Reason.USE_PROMOTE, f"{desk.shard} trusts more than the {source.trust_class.value} of the source")
-    return source, desk.shard
+    return source
 
 
 def _united(into: Abstraction, source: Abstraction, trust: Trust) -> Abstraction:
@@ -220,14 +198,14 @@ def _united(into: Abstraction, source: Abstraction, trust: Trust) -> Abstraction
     if source.trust_class < into.trust_class:
         return into
     known = {_example(each) for each in into.sources}
-    added = tuple(each for each in source.sources if _example(each) not in known)[: EXAMPLES - len(into.sources)]
+    added = tuple(each for each in source.sources if _example(each) not in known)[: records.EXAMPLES - len(into.sources)]
     sources, count = (*into.sources, *added), into.examples + source.examples
     average = (into.average_resonance * into.examples + source.average_resonance * source.examples) // count
     return replace(
         into,
         sources=sources,
         examples=len(sources),
-        threshold=threshold(len(sources)),
+        threshold=records.threshold(len(sources)),
         min_resonance=min(into.min_resonance, source.min_resonance),
         average_resonance=average if added else into.average_resonance,
         statement=into.statement or source.statement,
@@ -271,10 +249,10 @@ def mark(desk: Desk, command: Mark, front: Front, given: Given) -> Change:
 def collect(desk: Desk, command: Collect, front: Front, given: Given) -> Change:
     eligible = [record for record in desk.all_live.values() if _eligible(desk, command, record)]
     eligible.sort(key=lambda record: (record.last_revision, record.concept_id))
-    taken = eligible[:COLLECTED]
-    records = {record.concept_id: _marked(desk, replace(record, decay_state=Decay.PRUNABLE), Operation.PRUNE_COLLECT) for record in taken}
+    taken = eligible[: records.COLLECTED]
+    marked = {record.concept_id: _marked(desk, replace(record, decay_state=Decay.PRUNABLE), Operation.PRUNE_COLLECT) for record in taken}
     told = {"mode": "collect", "concepts": [record.concept_id for record in taken], "remaining": len(eligible) - len(taken)}
-    return Change(records, answer={"abstractionPrune": told})
+    return Change(marked, answer={"abstractionPrune": told})
 
 
 def _eligible(desk: Desk, command: Collect, record: Abstraction) -> bool:
@@ -297,38 +275,37 @@ def _marked(desk: Desk, record: Abstraction, operation: Operation, **extra: Any)
 # ---- accept and import ----------------------------------------------------------------------------------------------
 
 
-def accept(desk: Desk, name: str, front: Front) -> Change:
+def accept(desk: Desk, command: Word, front: Front, given: Given) -> Change:
     """An agent's record becomes the shard's own, by the act of a person (section 3)."""
-    before = desk.record(name)
+    before = desk.record(command.argument)
     if before is None or before.trust_class is not Trust.EXPLORATORY:
-        raise _not_found(f"there is no exploratory {name}")
+        raise _not_found(f"there is no exploratory {command.argument}")
     _verify_unprotected(before)
     raised = replace(before, trust_class=desk.shard.trust, last_revision=desk.state.revision + 1)
     record = _marked(desk, raised, Operation.ACCEPTED, front=front.value)
-    return Change({name: record}, answer={"abstraction": msgspec.to_builtins(record)})
+    return Change({command.argument: record}, answer={"abstraction": msgspec.to_builtins(record)})
 
 
 def take_in(desk: Desk, command: Import, front: Front, given: Given) -> Change:
     """Published records of other projects: trusted at most as this shard trusts its own, and never above their file."""
-    records: dict[str, Abstraction] = {}
+    taken: dict[str, Abstraction] = {}
     notes: list[str] = []
     if not set(command.names) <= given.files.keys():
         raise Refused(Reason.INVALID_COMMAND, "files are imported at the command line", todo="sdaqf shard import FILE…")
     for name in command.names:
         record, filled = _imported(desk, name, given.files[name], front)
-        before = records.get(record.concept_id) or desk.record(record.concept_id)
+        before = taken.get(record.concept_id) or desk.record(record.concept_id)
         if before and before.lineage_id != record.lineage_id:
             raise Refused(Reason.MERGE_CONFLICT, f"{record.concept_id} is here already, of another lineage", at=name)
         _verify_unprotected(before)
         if before:
             new = [each for each in record.provenance if each not in before.provenance]
-            kept = appended(before.provenance, before.provenance_dropped, *new)
+            kept = records.appended(before.provenance, before.provenance_dropped, *new)
             kept["provenance_dropped"] = max(kept["provenance_dropped"], record.provenance_dropped)
             record = replace(record, first_revision=before.first_revision, **kept)
-        records[record.concept_id] = record
+        taken[record.concept_id] = record
         notes.extend(f"{name}: {each} filled in" for each in filled)
-    told = {"imported": sorted(records), "backfilled": notes}
-    return Change(records, answer={"abstractionImport": told})
+    return Change(taken, answer={"abstractionImport": {"imported": sorted(taken), "backfilled": notes}})
 
 
 def _imported(desk: Desk, name: str, text: str, front: Front) -> tuple[Abstraction, list[str]]:
@@ -338,7 +315,7 @@ def _imported(desk: Desk, name: str, text: str, front: Front) -> tuple[Abstracti
         must(isinstance(value, dict) and isinstance(value.get("record"), dict), "not a published record", "record")
         must(not is_secret_shaped(canonical.encode(value).decode()), "looks like a key or a token", reason=Reason.SECRET_SHAPED_TEXT)
         fields = dict(value["record"])
-        named = concept(str(fields.get("concept_id", "")))
+        named = records.concept(str(fields.get("concept_id", "")))
         missing = [key for key in ("lineage_id", "provenance") if not fields.get(key)]
         born = _born(desk, named, None)
         if "lineage_id" in missing:
@@ -346,7 +323,7 @@ def _imported(desk: Desk, name: str, text: str, front: Front) -> tuple[Abstracti
         if "provenance" in missing:
             fields |= {"provenance": [_backfilled(desk, fields)], "provenance_dropped": 0}
         record = msgspec.convert(fields, Abstraction)
-        verify(record)
+        records.verify(record)
     except (Invalid, Malformed, Refused) as error:
         raise type(error)(error.reason, error.message, at="/".join(filter(None, (name, error.where)))) from None
     except msgspec.ValidationError as error:
@@ -368,5 +345,5 @@ def _placed(message: str) -> str:
     return message if len(message) <= 200 else message[:199] + "…"
 
 
-STAGING: Mapping[type, Any] = {Distil: distil, Reuse: reuse, Merge: merge, Mark: mark, Collect: collect, Import: take_in}
-"""What does each command. `accept` is a control word, and only a person's."""
+STAGING: Mapping[type, Any] = {Distil: distil, Reuse: reuse, Merge: merge, Mark: mark, Collect: collect, Import: take_in, Word: accept}
+"""What does each command. Of the control words `accept` alone stages anything, and it is only a person's."""

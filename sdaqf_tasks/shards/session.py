@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from sdaqf_tasks.errors import Invalid, Reason, Refused
 from sdaqf_tasks.formats import canonical
-from sdaqf_tasks.shards import commands, operations
+from sdaqf_tasks.shards import commands, operations, records
 from sdaqf_tasks.shards.commands import SIGILS, Command, Word
 from sdaqf_tasks.shards.desk import Desk, Objects
 from sdaqf_tasks.shards.distill import Example
@@ -34,17 +34,12 @@ from sdaqf_tasks.shards.records import (
     Event,
     Front,
     Input,
-    Kind,
     Object,
     Shard,
     Source,
     Staged,
     State,
     Text,
-    bucket_of,
-    sealed,
-    shard,
-    verify,
 )
 
 PROGRAM = "1"
@@ -72,13 +67,28 @@ class _Making:
         self.objects: dict[str, bytes] = {}
 
     def keep(self, value: Object | Bucket) -> str:
-        object_id, data = sealed(value)
+        object_id, data = records.sealed(value)
         self.objects[object_id] = data
         return object_id
 
 
-_Effect = Callable[[Desk, Command, Front, Given, _Making], tuple[dict[str, Any], Mapping[str, Any]]]
+class _Step(NamedTuple):
+    """A command that was admitted, with what it comes with and what keeps its objects; `argument` is that of a word."""
+
+    command: Command
+    front: Front
+    given: Given
+    keep: Callable[[Object | Bucket], str]
+
+    @property
+    def argument(self) -> str:
+        return self.command.argument if isinstance(self.command, Word) else ""
+
+
+_Effect = tuple[dict[str, Any], Mapping[str, Any]]
 """The fields of the state that change, and what the answer tells."""
+
+_Cell = Callable[[Desk, _Step], _Effect] | Reason
 
 
 def born(which: Shard, front: Front) -> Move:
@@ -100,7 +110,7 @@ def admit(state: State, line: str, front: Front) -> Command:
     cell = TABLE["stage" if name in SIGILS else name][state.session is not None]
     if isinstance(cell, Reason):
         raise Refused(cell, f"{state.shard}: {cell.when[:1].lower()}{cell.when[1:].rstrip('.')}")
-    if name == "/reuse_abstractions" and state.shard.kind is not Kind.PROJECT:
+    if name == "/reuse_abstractions" and state.shard.kind is not records.Kind.PROJECT:
         raise Refused(Reason.REUSE_NEEDS_PROJECT, "core is mounted, and reuse decisions belong to a project shard")
     if name == "accept" and front not in PERSONS:
         raise Refused(Reason.NEEDS_A_PERSON, "only a person at a terminal accepts a record")
@@ -113,9 +123,9 @@ def advance(desk: Desk, command: Command, front: Front, given: Given = Given()) 
     Raises `Refused` or `Invalid`; then there is no new state.
     """
     making = _Making()
-    effect = TABLE[command.word if isinstance(command, Word) else "stage"][desk.state.session is not None]
-    assert not isinstance(effect, Reason), "the command was not admitted"
-    fields, answer = effect(desk, command, front, given, making)
+    cell = TABLE[command.word if isinstance(command, Word) else "stage"][desk.state.session is not None]
+    assert not isinstance(cell, Reason), "the command was not admitted"
+    fields, answer = cell(desk, _Step(command, front, given, making.keep))
     told = {"word" if isinstance(command, Word) else "command": str(command)}
     event = making.keep(Event(inputs=_inputs(given, making), program=PROGRAM, front=front, **told))
     return Move(making.keep(replace(desk.state, previous=desk.state_id, event=event, **fields)), making.objects, answer)
@@ -124,41 +134,32 @@ def advance(desk: Desk, command: Command, front: Front, given: Given = Given()) 
 # ---- the cells ------------------------------------------------------------------------------------------------------
 
 
-def _begin(desk: Desk, command: Command, front: Front, given: Given, making: _Making) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    return {"session": desk.state_id, "staged": making.keep(Staged())}, {}
+def _begin(desk: Desk, step: _Step) -> _Effect:
+    return {"session": desk.state_id, "staged": step.keep(Staged())}, {}
 
 
-def _stage(desk: Desk, command: Command, front: Front, given: Given, making: _Making) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    return _keep(desk, operations.STAGING[type(command)](desk, command, front, given), making)
-
-
-def _accept(desk: Desk, command: Command, front: Front, given: Given, making: _Making) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    assert isinstance(command, Word)
-    return _keep(desk, operations.accept(desk, command.argument, front), making)
-
-
-def _keep(desk: Desk, change: Change, making: _Making) -> tuple[dict[str, Any], Mapping[str, Any]]:
+def _stage(desk: Desk, step: _Step) -> _Effect:
     """Stage a change, which has to fit: nothing that is staged can fail to commit."""
+    change: Change = operations.STAGING[type(step.command)](desk, step.command, step.front, step.given)
     desk.verify_parents(change.records)
     desk.verify_room(change.records)
     for record in change.records.values():
-        verify(record)
-    records = {name: making.keep(record) for name, record in change.records.items()}
-    decisions = {name: decision and making.keep(decision) for name, decision in change.decisions.items()}
-    staged = replace(desk.staged, records={**desk.staged.records, **records}, decisions={**desk.staged.decisions, **decisions})
-    return {"staged": making.keep(staged)}, change.answer
+        records.verify(record)
+    made = {name: step.keep(record) for name, record in change.records.items()}
+    decided = {name: decision and step.keep(decision) for name, decision in change.decisions.items()}
+    staged = replace(desk.staged, records={**desk.staged.records, **made}, decisions={**desk.staged.decisions, **decided})
+    return {"staged": step.keep(staged)}, change.answer
 
 
-def _drop(desk: Desk, command: Command, front: Front, given: Given, making: _Making) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    assert isinstance(command, Word)
-    name = command.argument
+def _drop(desk: Desk, step: _Step) -> _Effect:
+    name = step.argument
     if name not in desk.staged.records:
         raise Refused(Reason.ABSTRACTION_NOT_FOUND, f"{name} is not staged")
     without = desk.without(name)
     if needing := _needing(desk, without, name):
         raise Refused(Reason.HAS_DEPENDENTS, f"staged work needs {name}: {', '.join(needing)}")
     without.verify_room({})
-    return {"staged": making.keep(without.staged)}, {"dropped": name}
+    return {"staged": step.keep(without.staged)}, {"dropped": name}
 
 
 def _needing(desk: Desk, without: Desk, name: str) -> list[str]:
@@ -177,47 +178,46 @@ def _needing(desk: Desk, without: Desk, name: str) -> list[str]:
     return sorted(found)
 
 
-def _discard(desk: Desk, command: Command, front: Front, given: Given, making: _Making) -> tuple[dict[str, Any], Mapping[str, Any]]:
+def _discard(desk: Desk, step: _Step) -> _Effect:
     dropped = {"records": sorted(desk.staged.records), "decisions": sorted(desk.staged.decisions)}
     return {"session": None, "staged": None}, {"discarded": dropped}
 
 
-def _commit(desk: Desk, command: Command, front: Front, given: Given, making: _Making) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    live = _applied(desk, making)
+def _commit(desk: Desk, step: _Step) -> _Effect:
+    live = _applied(desk, step)
     if live == desk.state.live:
         return {"session": None, "staged": None}, {"committed": []}
-    records = [record for name in sorted(desk.staged.records) if (record := desk.staged_record(name))]
-    told = [{"concept": each.concept_id, "version": each.lineage_version, "trust": each.trust_class.value} for each in records]
+    told = [
+        {"concept": each.concept_id, "version": each.lineage_version, "trust": each.trust_class.value} for each in desk.all_staged.values()
+    ]
     fields = {"live": live, "revision": desk.state.revision + 1, "committed": True, "session": None, "staged": None}
     return fields, {"committed": told, "decisions": sorted(desk.staged.decisions)}
 
 
-def _applied(desk: Desk, making: _Making) -> str:
+def _applied(desk: Desk, step: _Step) -> str:
     """The id of the live catalog with what is staged: only the buckets that change are made anew."""
     buckets, lineages = dict(desk.catalog.records), dict(desk.catalog.lineages)
     changed: dict[str, dict[str, Abstraction]] = {}
-    for name in desk.staged.records:
-        if record := desk.staged_record(name):
-            digits = bucket_of(name)
-            changed.setdefault(digits, dict(desk.bucket(digits)))[name] = record
-            lineages[record.lineage_id] = record.lineage_version
-    buckets.update({digits: making.keep(bucket) for digits, bucket in changed.items()})
+    for name, record in desk.all_staged.items():
+        digits = records.bucket_of(name)
+        changed.setdefault(digits, dict(desk.bucket(digits)))[name] = record
+        lineages[record.lineage_id] = record.lineage_version
+    buckets.update({digits: step.keep(bucket) for digits, bucket in changed.items()})
     decided = {**desk.catalog.decisions, **desk.staged.decisions}
     decisions = {name: held for name, held in decided.items() if held}
-    return making.keep(Catalog(records=buckets, decisions=decisions, lineages=lineages))
+    return step.keep(Catalog(records=buckets, decisions=decisions, lineages=lineages))
 
 
-def _snapshot(desk: Desk, command: Command, front: Front, given: Given, making: _Making) -> tuple[dict[str, Any], Mapping[str, Any]]:
+def _snapshot(desk: Desk, step: _Step) -> _Effect:
     return {"saved": desk.state.live}, {}
 
 
-def _revert(desk: Desk, command: Command, front: Front, given: Given, making: _Making) -> tuple[dict[str, Any], Mapping[str, Any]]:
+def _revert(desk: Desk, step: _Step) -> _Effect:
     """`revision` is part of live: it comes back from the state that saved the catalog, or that committed it."""
-    assert isinstance(command, Word)
-    if not command.argument and desk.state.saved is None:
+    if not step.argument and desk.state.saved is None:
         raise Refused(Reason.SNAPSHOT_MISSING, f"{desk.shard}: nothing was saved")
-    word = "commit" if command.argument else "snapshot"
-    wanted = command.argument.upper().removeprefix("SHARD-STATE-")
+    word = "commit" if step.argument else "snapshot"
+    wanted = step.argument.upper().removeprefix("SHARD-STATE-")
     known = (each for each in desk.chain() if each.event.word == word and each.state_id.removeprefix("SHARD-STATE-").startswith(wanted))
     past, other = next(known, None), next(known, None) if wanted else None
     if past is None or other is not None or 0 < len(wanted) < PREFIX:
@@ -226,10 +226,10 @@ def _revert(desk: Desk, command: Command, front: Front, given: Given, making: _M
 
 
 # word:                         while idle                    while a session is active
-TABLE: Mapping[str, tuple[_Effect | Reason, _Effect | Reason]] = {
+TABLE: Mapping[str, tuple[_Cell, _Cell]] = {
     "begin scratch":           (_begin,                       Reason.SCRATCH_ACTIVE),
     "stage":                   (Reason.SCRATCH_NOT_ACTIVE,    _stage),
-    "accept":                  (Reason.SCRATCH_NOT_ACTIVE,    _accept),
+    "accept":                  (Reason.SCRATCH_NOT_ACTIVE,    _stage),
     "drop":                    (Reason.SCRATCH_NOT_ACTIVE,    _drop),
     "discard":                 (Reason.SCRATCH_NOT_ACTIVE,    _discard),
     "commit":                  (Reason.SCRATCH_NOT_ACTIVE,    _commit),
@@ -265,7 +265,7 @@ def given_of(event: Event, objects: Objects) -> Given:
                 source = Source(spec=spec, path=path, line_start=int(first), line_end=int(last), sha256=sha256, text_sha256=digest)
                 examples.append(Example(source, text))
             case ["record", which, state], Abstraction():
-                foreign = Foreign(shard(which), state, held)
+                foreign = Foreign(records.shard(which), state, held)
             case ["file", name], Text(text=text):
                 files[name] = text
             case _:
