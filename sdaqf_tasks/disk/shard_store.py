@@ -17,6 +17,7 @@ from typing import Any
 
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.errors import Conflict, Invalid, Reason, Refused, SdaqfError, Unreadable
+from sdaqf_tasks.shards.desk import Desk
 from sdaqf_tasks.shards.records import OBJECT_ID, Kind, Shard, State, decode, shard
 
 OBJECT_BYTES = 33_554_432
@@ -56,9 +57,8 @@ class ShardStore:
             if not os.path.lexists(ignore):
                 files.publish(ignore, b"*\n", mode=0o644)
             elif not stat.S_ISREG(ignore.lstat().st_mode):
-                raise Conflict(
-                    Reason.OUTPUT_INVALID, "is no regular file, and git would see the shards", at=".gitignore", todo="Remove it."
-                )
+                message = "is no regular file, and git would see the shards"
+                raise Conflict(Reason.OUTPUT_INVALID, message, at=".gitignore", todo="Remove it.")
         with self.lock(60):
             self._verify_new()
             self.advance(state_id, objects)
@@ -71,7 +71,7 @@ class ShardStore:
     @contextlib.contextmanager
     def lock(self, wait: float, report: Callable[[], object] = lambda: None) -> Iterator[None]:
         """Hold the shard. Who holds it first in a process removes what killed writers left. Raises as `files.Lock`."""
-        self.verify_made()
+        self._verify_made()
         with files.Lock(self.folder / "lock", wait, report):
             if not self._swept:
                 for folder in (self.folder, self.folder / "objects"):
@@ -79,10 +79,13 @@ class ShardStore:
                 self._swept = True
             yield
 
-    def verify_made(self) -> None:
+    def _verify_made(self) -> None:
         """Raise `Refused`: NO_SHARD unless there are folders for it; `Unreadable` where they are links, or gone from under HEAD."""
         if not self._is_made():
-            raise Refused(Reason.NO_SHARD, f"{self.shard} has not been created", todo=f"sdaqf shard init --shard {self.shard}")
+            raise self._not_created()
+
+    def _not_created(self) -> Refused:
+        return Refused(Reason.NO_SHARD, f"{self.shard} has not been created", todo=f"sdaqf shard init --shard {self.shard}")
 
     def _is_made(self) -> bool:
         if _is_folder(self.top, self.folder / "objects"):
@@ -104,6 +107,10 @@ class ShardStore:
                     return True
         return False
 
+    def desk(self) -> Desk:
+        """The present state, to look at. Raises as `head`."""
+        return Desk(self.head(), self)
+
     def head(self) -> str:
         """The id of the present state, which is one of this shard. Raises as `pointed` and `get`. Never empty (SH-7)."""
         state_id = self.pointed()
@@ -114,11 +121,11 @@ class ShardStore:
 
     def pointed(self) -> str:
         """The id that HEAD holds. Raises `Refused`: NO_SHARD; `Unreadable`: OBJECT_MISSING, OBJECT_DAMAGED."""
-        self.verify_made()
+        self._verify_made()
         if not os.path.lexists(self.folder / "HEAD"):
             if self._has_history():
                 raise Unreadable(Reason.OBJECT_MISSING, f"{self.shard} has states and no HEAD", at="HEAD", todo=_LOST)
-            raise Refused(Reason.NO_SHARD, f"{self.shard} has not been created", todo=f"sdaqf shard init --shard {self.shard}")
+            raise self._not_created()
         try:
             text = _settled(self.folder / "HEAD", HEAD_BYTES).decode("ascii", "replace")
         except Unreadable as error:

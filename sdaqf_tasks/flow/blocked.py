@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import msgspec
 from msgspec import Meta
@@ -72,6 +72,16 @@ class Look(_Part, frozen=True, kw_only=True):
     untracked: bytes
     excluded: bytes
 
+    @classmethod
+    def of(cls, tree: Tree) -> Self:
+        told: dict[str, Any] = {name: fact if isinstance(fact, str) else _joined(fact) for name, fact in tree._asdict().items()}
+        return cls(**told)
+
+    @property
+    def tree(self) -> Tree:
+        told: dict[str, Any] = {name: _parted(held) if isinstance(held := getattr(self, name), bytes) else held for name in Tree._fields}
+        return Tree(**told | {name: frozenset(told[name]) for name in ("untracked", "excluded")})
+
 
 class Read(_Part, frozen=True, kw_only=True):
     """A file that was read: its digest, or how the reading failed; neither where nothing was there."""
@@ -79,22 +89,23 @@ class Read(_Part, frozen=True, kw_only=True):
     scope: RootScope
     path: str
     limit: int
-    sha256: Hash | None
-    failure: Failure | None
+    sha256: Hash | None = None
+    failure: Failure | None = None
 
 
 class World(_Part, frozen=True, kw_only=True):
-    """What was outside. `trees`: the tree at the beginning, and each later look, null where it was the same."""
+    """What was outside. `trees`: the tree at the beginning, and each later look, null where it was the same. All that has a
+    default is left so where the tree could not be observed, and `failure` where it could."""
 
     clock: str
     locked: bool
     owner: bool
     excludes: tuple[str, ...]
-    trees: tuple[Look | None, ...]
-    reads: tuple[Read, ...]
-    declared: tuple[Read, ...]
-    stories: dict[str, str]
-    failure: Failure | None
+    trees: tuple[Look | None, ...] = ()
+    reads: tuple[Read, ...] = ()
+    declared: tuple[Read, ...] = ()
+    stories: dict[str, str] = {}
+    failure: Failure | None = None
 
 
 class Record(_Part, frozen=True, kw_only=True):
@@ -103,18 +114,22 @@ class Record(_Part, frozen=True, kw_only=True):
 
     program: str
     stage: str
-    manifest: str
-    path: str
-    query: str
+    manifest: str = ""
+    path: str = ""
+    query: str = ""
     world: World
-    inputs: dict[str, str | None]
-    objects: dict[str, bytes | None]
-    blobs: dict[Hash, bytes | None]
-    left_out: dict[str, str]
-    shard: str | None
-    references: tuple[str, ...]
+    inputs: dict[str, str | None] = {}
+    objects: dict[str, bytes | None] = {}
+    blobs: dict[Hash, bytes | None] = {}
+    left_out: dict[str, str] = {}
+    shard: str | None = None
+    references: tuple[str, ...] = ()
     refusal: Failure
-    sensitivity: Sensitivity
+    sensitivity: Sensitivity = Sensitivity.REPOSITORY_PRIVATE
+
+    def read_of(self, sha256: str) -> Read | None:
+        """Where the bytes of that digest were read."""
+        return next((each for each in (*self.world.reads, *self.world.declared) if each.sha256 == sha256), None)
 
 
 class Envelope(_Part, frozen=True, kw_only=True):
@@ -122,15 +137,18 @@ class Envelope(_Part, frozen=True, kw_only=True):
     record: Record
 
 
+def _joined(names: tuple[str, ...] | frozenset[str]) -> bytes:
+    ordered = sorted(names) if isinstance(names, frozenset) else names
+    return b"\0".join(name.encode("utf-8", "surrogateescape") for name in ordered)
+
+
+def _parted(joined: bytes) -> tuple[str, ...]:
+    return tuple(name.decode("utf-8", "surrogateescape") for name in joined.split(b"\0")) if joined else ()
+
+
 def failure(error: SdaqfError) -> Failure:
-    return Failure(
-        kind=type(error).__name__,
-        reason=error.reason.value,
-        message=error.message,
-        where=error.where,
-        todo=error.todo,
-        excerpt=error.excerpt,
-    )
+    said = {name: getattr(error, name) for name in ("message", "where", "todo", "excerpt")}
+    return Failure(kind=type(error).__name__, reason=error.reason.value, **said)
 
 
 def identity(record: Record) -> str:
@@ -161,37 +179,12 @@ class _Bytes:
 
 def record_of(run: Run, job: Job | None, error: SdaqfError) -> Record:
     """The record of a refused job; without one, of a tree that could not be observed, or of a gate that failed."""
-    kept = _Bytes()
-    world = World(
-        clock=run.now,
-        locked=run.locked,
-        owner=run.owner is not None,
-        excludes=run.excludes,
-        trees=(),
-        reads=(),
-        declared=(),
-        stories={},
-        failure=failure(error),
-    )
-    record = Record(
-        program=PROGRAM,
-        stage=GATE if error.reason is Reason.GATE_FAILED else OBSERVE,
-        manifest="",
-        path="",
-        query="",
-        world=world,
-        inputs={},
-        objects={},
-        blobs={},
-        left_out={},
-        shard=None,
-        references=(),
-        refusal=failure(error),
-        sensitivity=Sensitivity.REPOSITORY_PRIVATE,
-    )
+    refusal = failure(error)
+    world = World(clock=run.now, locked=run.locked, owner=run.owner is not None, excludes=run.excludes, failure=refusal)
+    record = Record(program=PROGRAM, stage=GATE if error.reason is Reason.GATE_FAILED else OBSERVE, world=world, refusal=refusal)
     if job is None:
         return record
-    private = _Private(job, embed=os.environ.get("SDAQF_EMBED_OWNER") == "1")
+    kept, private = _Bytes(), _Private(job, embed=os.environ.get("SDAQF_EMBED_OWNER") == "1")
     reads, declared = tuple(_reads(job, kept, private)), tuple(_declared(job, kept, private))
     world = replace(world, trees=tuple(_trees(job)), reads=reads, declared=declared, stories=job.log.stories, failure=None)
     return replace(
@@ -236,9 +229,9 @@ def _reads(job: Job, kept: _Bytes, private: _Private) -> Iterator[Read]:
         is_private = private(scope, path)
         if isinstance(found, Observed):
             digest = kept.keep(found.sha256, found.data, private=is_private)
-            yield Read(scope=scope, path=path, limit=limit, sha256=digest, failure=None)
+            yield Read(scope=scope, path=path, limit=limit, sha256=digest)
         else:
-            yield Read(scope=scope, path=path, limit=limit, sha256=None, failure=failure(found))
+            yield Read(scope=scope, path=path, limit=limit, failure=failure(found))
 
 
 def _declared(job: Job, kept: _Bytes, private: _Private) -> Iterator[Read]:
@@ -261,12 +254,12 @@ def _declared(job: Job, kept: _Bytes, private: _Private) -> Iterator[Read]:
         try:
             data = root.read(path, limit)
         except Unreadable as error:
-            yield Read(scope=scope, path=path, limit=limit, sha256=None, failure=failure(error) if root.has(path) else None)
+            yield Read(scope=scope, path=path, limit=limit, failure=failure(error) if root.has(path) else None)
             continue
         digest = canonical.digest(data)
         expected = digests.get(path, digest) if scope is RootScope.REPOSITORY else digest
         kept.keep(expected, data if expected == digest else None, private=private(scope, path))
-        yield Read(scope=scope, path=path, limit=limit, sha256=expected, failure=None)
+        yield Read(scope=scope, path=path, limit=limit, sha256=expected)
 
 
 def _objects(job: Job, kept: _Bytes, private: _Private) -> dict[str, bytes | None]:
@@ -290,25 +283,9 @@ def _objects(job: Job, kept: _Bytes, private: _Private) -> dict[str, bytes | Non
 
 def _trees(job: Job) -> Iterator[Look | None]:
     first = job.first_tree
-    yield _look(first)
+    yield Look.of(first)
     for tree in job.log.trees:
-        yield None if tree == first else _look(tree)
-
-
-def _look(tree: Tree) -> Look:
-    names = {name: _joined(getattr(tree, name)) for name in ("files", "links", "submodules", "absent")}
-    return Look(
-        git_head=tree.git_head,
-        repository_digest=tree.repository_digest,
-        committed=tree.committed,
-        untracked=_joined(sorted(tree.untracked)),
-        excluded=_joined(sorted(tree.excluded)),
-        **names,
-    )
-
-
-def _joined(names: Any) -> bytes:
-    return b"\0".join(name.encode("utf-8", "surrogateescape") for name in names)
+        yield None if tree == first else Look.of(tree)
 
 
 # ---- keeping it -----------------------------------------------------------------------------------------------------

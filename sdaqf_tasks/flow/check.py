@@ -57,9 +57,9 @@ def verify_outputs(run: Run, outputs: Sequence[Path]) -> None:
     """Refuse to write over what git tracks or a manifest is made of. Raises `Conflict` with OUTPUT_INVALID."""
     for path in outputs:
         place = Path(os.path.realpath(path.parent), path.name)
-        for root in filter(None, (run.project.root, run.owner)):
-            scope = RootScope.OWNER if root is run.owner else RootScope.REPOSITORY
-            if place.is_relative_to(root.path) and (why := _in_use(run, scope, place.relative_to(root.path).as_posix())):
+        for scope in RootScope:
+            root = run.root_of(scope)
+            if root and place.is_relative_to(root.path) and (why := _in_use(run, scope, place.relative_to(root.path).as_posix())):
                 todo = "Name a file that git does not track, and that no manifest names."
                 raise Conflict(Reason.OUTPUT_INVALID, f"it {why}, and would be written over", at=shown(path.name), todo=todo)
 

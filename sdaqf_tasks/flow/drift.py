@@ -10,12 +10,11 @@ import msgspec
 
 from sdaqf_tasks.context.staleness import Held
 from sdaqf_tasks.disk.history import History
-from sdaqf_tasks.disk.shard_store import ShardStore
 from sdaqf_tasks.errors import Finding, SdaqfError, Severity
 from sdaqf_tasks.flow.run import Run
+from sdaqf_tasks.flow.shards import store_of
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.records import RootScope
-from sdaqf_tasks.shards.desk import Desk
 from sdaqf_tasks.shards.records import Published
 from sdaqf_tasks.world import SOURCE_BYTES, lines
 
@@ -76,13 +75,13 @@ def differs(run: Run, held: Held) -> Drift | None:
         published = msgspec.convert(_value(held), Published)
     except msgspec.ValidationError:
         return None
-    record, store = published.record, ShardStore(run.project.top, run.project.settings.shards, published.shard)
+    record, store = published.record, store_of(run.project, published.shard)
     name, begin = record.concept_id, f"sdaqf shard begin   then: sdaqf shard import {shlex.quote(held.pin.path)}"
     unknown = f"whether {name} is the live record: "
     if not store.is_there:
         return Drift(Finding.NOT_CHECKED, f"{unknown}{published.shard} is not at hand", f"To have it: sdaqf shard init   then: {begin}")
     try:
-        live = Desk(store.head(), store).live(name)
+        live = store.desk().live(name)
     except SdaqfError as error:
         return Drift(Finding.NOT_CHECKED, f"{unknown}{error.message}", error.todo)
     if live == record:

@@ -11,7 +11,9 @@ was recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -19,11 +21,12 @@ import msgspec
 from sdaqf_tasks import errors
 from sdaqf_tasks.context.findings import Found
 from sdaqf_tasks.context.staleness import Difference
+from sdaqf_tasks.disk import files
 from sdaqf_tasks.disk.store import PROGRAM, Store
 from sdaqf_tasks.disk.store import identity as artifact_identity
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable, reason_of
 from sdaqf_tasks.flow import blocked, stages
-from sdaqf_tasks.flow.blocked import GATE, OBSERVE, Envelope, Failure, Look, Read, Record
+from sdaqf_tasks.flow.blocked import GATE, OBSERVE, Envelope, Failure, Read, Record
 from sdaqf_tasks.flow.project import Chain, ManifestFile, Reading, read_declaration
 from sdaqf_tasks.flow.run import Run, candidate
 from sdaqf_tasks.flow.stages import BY_NAME, Job
@@ -116,8 +119,8 @@ def _outside(record: Record, name: str, outside: Outside) -> tuple[str, bytes | 
 
 def _named(record: Record, name: str) -> str:
     """What people call the bytes of that digest."""
-    reads = (*record.world.reads, *record.world.declared)
-    return next((f"{each.scope.value}:{each.path}" for each in reads if each.sha256 == name), name[:24])
+    each = record.read_of(name)
+    return f"{each.scope.value}:{each.path}" if each else name[:24]
 
 
 def _again(record: Record, found: dict[str, bytes]) -> Failure | None:
@@ -147,7 +150,7 @@ def _error(failure: Failure) -> SdaqfError:
 class _Folder:
     """A root, of which only what was read is there (`disk.files.Root`)."""
 
-    def __init__(self, reads: tuple[Read, ...], found: dict[str, bytes]) -> None:
+    def __init__(self, reads: Sequence[Read], found: dict[str, bytes]) -> None:
         self._reads, self._found = {each.path: each for each in reads}, found
 
     def has(self, path: str) -> bool:
@@ -194,12 +197,10 @@ class _World:
         self._record, self._found, self._looks = record, found, iter(world.trees[1:])
         self.now, self.locked, self.excludes = world.clock, world.locked, world.excludes
         self.project = self
-        here = tuple(each for each in world.declared if each.scope is RootScope.REPOSITORY)
-        private = tuple(each for each in world.declared if each.scope is RootScope.OWNER)
-        self.root = _Folder(here, found)
-        self.owner = _Folder(private, found) if world.owner else None
+        here, private = (_Folder([each for each in world.declared if each.scope is scope], found) for scope in RootScope)
+        self.root, self.owner = here, private if world.owner else None
         self.store = _Store(record, found)
-        self._first = _tree(world.trees[0]) if world.trees and world.trees[0] else None
+        self._first = world.trees[0].tree if world.trees and world.trees[0] else None
         self._tree = self._first
 
     def manifest(self, name: str) -> ManifestFile:
@@ -223,7 +224,7 @@ class _World:
 
     def observe(self) -> Tree:
         look = next(self._looks, None)
-        self._tree = _tree(look) if look else self._first
+        self._tree = look.tree if look else self._first
         return self.tree
 
     @property
@@ -249,24 +250,6 @@ class _World:
         return self._record.world.stories[found.pin.place]
 
 
-def _tree(look: Look) -> Tree:
-    return Tree(
-        git_head=look.git_head,
-        repository_digest=look.repository_digest,
-        committed=look.committed,
-        files=_names(look.files),
-        links=_names(look.links),
-        submodules=_names(look.submodules),
-        absent=_names(look.absent),
-        untracked=frozenset(_names(look.untracked)),
-        excluded=frozenset(_names(look.excluded)),
-    )
-
-
-def _names(joined: bytes) -> tuple[str, ...]:
-    return tuple(name.decode("utf-8", "surrogateescape") for name in joined.split(b"\0")) if joined else ()
-
-
 # ---- the present ----------------------------------------------------------------------------------------------------
 
 
@@ -276,9 +259,9 @@ def at_hand(run: Run) -> Outside:
     def outside(record: Record, name: str) -> bytes | None:
         if name in record.objects:
             return run.store.get(name)
-        each = next((each for each in (*record.world.reads, *record.world.declared) if each.sha256 == name), None)
-        root = None if each is None else run.project.root if each.scope is RootScope.REPOSITORY else run.owner
-        return None if each is None or root is None else root.read(each.path, each.limit)
+        each = record.read_of(name)
+        root = run.root_of(each.scope) if each else None
+        return root.read(each.path, each.limit) if each and root else None
 
     return outside
 
@@ -298,32 +281,23 @@ def why(record: Record, run: Run) -> Since:
 def _changes(record: Record, run: Run) -> Iterator[str]:
     world = record.world
     yield f"clock: {world.clock} then, {run.now} now"
-    then = next((look for look in world.trees if look), None)
-    tree = _attempted(run)
+    then, tree = next((look for look in world.trees if look), None), None
+    with suppress(SdaqfError):
+        tree = run.tree
     if then and tree:
         same = then.repository_digest == tree.repository_digest
         now = f"then, {tree.git_head[:7]} now" if then.git_head != tree.git_head else "the same now" if same else "with other files now"
         yield f"tree: {then.git_head[:7]} {now}"
-    seen: dict[tuple[RootScope, str], None] = {}
+    first: dict[tuple[RootScope, str], Read] = {}
     for each in (*world.declared, *world.reads):
-        if (each.scope, each.path) in seen:
-            continue
-        seen[each.scope, each.path] = None
-        root = run.project.root if each.scope is RootScope.REPOSITORY else run.owner
-        try:
+        first.setdefault((each.scope, each.path), each)
+    for each in first.values():
+        root, digest = run.root_of(each.scope), None
+        with suppress(SdaqfError):
             digest = canonical.digest(root.read(each.path, each.limit)) if root else None
-        except SdaqfError:
-            digest = None
         if root and digest != each.sha256:
             word = "is there now" if each.sha256 is None else "is gone, or cannot be read" if digest is None else "reads differently now"
             yield f"{each.path} {word}"
-
-
-def _attempted(run: Run) -> Tree | None:
-    try:
-        return run.tree
-    except SdaqfError:
-        return None
 
 
 class _Scratch:
@@ -391,15 +365,11 @@ def keep_of_gate(run: Run, names: Iterable[str], failing: Sequence[Found]) -> li
     return [*filter(None, found)]
 
 
-def found(folder: Any, name: str) -> bytes:
+def found(folder: Path | None, name: str) -> bytes:
     """The bytes of a record: a file by its path, the newest (`latest`), or one of the build folder by the beginning of its id.
 
     Raises `Refused`: UNKNOWN_NAME; `Unreadable`.
     """
-    from pathlib import Path
-
-    from sdaqf_tasks.disk import files
-
     known = blocked.records(folder) if folder else []
     named = known[:1] if name == "latest" else [path for path in known if len(name) > 9 and path.name.startswith(name.upper()[:71])]
     if Path(name).suffix == ".json" and Path(name).is_file():

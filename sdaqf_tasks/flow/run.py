@@ -49,6 +49,10 @@ class Run:
         if self.owner:
             self.owner.close()
 
+    def root_of(self, scope: RootScope) -> Root | None:
+        """The folder below which files of a scope lie; None where no owner root is given."""
+        return self.project.root if scope is RootScope.REPOSITORY else self.owner
+
     @property
     def tree(self) -> Tree:
         """The tree as it was last observed."""

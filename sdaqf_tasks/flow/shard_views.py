@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 import msgspec
 
 from sdaqf_tasks.disk import files
-from sdaqf_tasks.disk.shard_store import ShardStore, shards_there
+from sdaqf_tasks.disk.shard_store import shards_there
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable
 from sdaqf_tasks.flow.drift import stands
-from sdaqf_tasks.flow.project import Project
-from sdaqf_tasks.flow.shards import Workbench, where
+from sdaqf_tasks.flow.shards import Workbench, store_of, where
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.shards import replay
 from sdaqf_tasks.shards.desk import Desk
@@ -25,16 +24,19 @@ from sdaqf_tasks.world import lines
 View = dict[str, Any]
 
 
-def listing(project: Project) -> list[str]:
-    """The shards that were created."""
-    return [str(which) for which in shards_there(project.top, project.settings.shards)]
+def listing(bench: Workbench) -> View:
+    """The shards that were created, and the live records of the mounted one. Raises `Refused` with NO_SHARD where others alone are."""
+    known = [str(which) for which in shards_there(bench.project.top, bench.project.settings.shards)]
+    if known and str(bench.shard) not in known:
+        raise Refused(Reason.NO_SHARD, f"there is no {bench.shard}; there is {', '.join(known)}")
+    return {"shards": known, **(records(bench) if known else {})}
 
 
 def status(bench: Workbench) -> View:
     """Which shard in which state, and what is staged."""
     desk = bench.desk()
     staged = {"records": sorted(desk.staged.records), "decisions": sorted(desk.staged.decisions)}
-    exploratory = sum(record.trust_class is Trust.EXPLORATORY for record in _staged(desk))
+    exploratory = sum(record.trust_class is Trust.EXPLORATORY for record in desk.all_staged.values())
     return {**where(desk), "records": len(desk.catalog.lineages), "staged": staged, "exploratory": exploratory}
 
 
@@ -58,20 +60,16 @@ def reuse(bench: Workbench) -> View:
 def log(bench: Workbench, limit: int = 50) -> View:
     """The chain, newest first."""
     desk = bench.desk()
-    found = [
-        {
-            "state": each.state_id,
-            "event": each.event.command or each.event.word,
-            "front": each.event.front.value,
-            "revision": each.state.revision,
-        }
-        for each in islice(desk.chain(), limit)
-    ]
-    return {**where(desk), "events": found}
+    return {**where(desk), "events": [_logged(each) for each in islice(desk.chain(), limit)]}
 
 
-def shown(bench: Workbench, name: str) -> View:
-    """The staged record of a concept, else the live one, with its examples as they read now; `text` is null where they have drifted."""
+def _logged(desk: Desk) -> View:
+    return {"state": desk.state_id, "event": desk.event.told, "front": desk.event.front.value, "revision": desk.state.revision}
+
+
+def shown(bench: Workbench, name: str, diff: bool = False) -> View:
+    """The staged record of a concept, else the live one, with its examples as they read now; `text` is null where they have drifted.
+    With `diff`, how these read now against how they were."""
     desk = bench.desk()
     record = desk.record(name)
     if record is None:
@@ -80,7 +78,8 @@ def shown(bench: Workbench, name: str) -> View:
         **where(desk),
         "abstraction": _plain(record),
         "staged": name in desk.staged.records,
-        "examples": [{"place": source.place, "text": quoted(bench, source)} for source in record.sources],
+        "examples": [{"place": source.place, "text": _quoted(bench, source)} for source in record.sources],
+        **({"diff": [*changes(bench, record)]} if diff else {}),
     }
 
 
@@ -99,14 +98,19 @@ def drifted(bench: Workbench) -> Callable[[Source], bool]:
     return has_drifted
 
 
-def quoted(bench: Workbench, source: Source) -> str | None:
+def _quoted(bench: Workbench, source: Source) -> str | None:
     """The text of an example, from its file, where it still stands where it stood."""
+    rows = _rows(bench, source)
+    text = "".join(rows or ())
+    return text if rows is not None and canonical.digest(text.encode("utf-8")) == source.text_sha256 else None
+
+
+def _rows(bench: Workbench, source: Source) -> list[str] | None:
+    """The lines of an example as they read now; None where its file cannot be read."""
     try:
-        rows = lines(bench.source(source.path).decode("utf-8", "replace"))
+        return lines(bench.source(source.path).decode("utf-8", "replace"))[source.line_start - 1 : source.line_end]
     except SdaqfError:
         return None
-    text = "".join(rows[source.line_start - 1 : source.line_end])
-    return text if canonical.digest(text.encode("utf-8")) == source.text_sha256 else None
 
 
 def changes(bench: Workbench, record: Abstraction) -> Iterator[str]:
@@ -115,11 +119,7 @@ def changes(bench: Workbench, record: Abstraction) -> Iterator[str]:
     for source in record.sources:
         if has_drifted(source):
             old = _kept_text(desk, source) or ""
-            try:
-                rows = lines(bench.source(source.path).decode("utf-8", "replace"))
-            except SdaqfError:
-                rows = []
-            new = [row.rstrip("\r\n") for row in rows[source.line_start - 1 : source.line_end]]
+            new = [row.rstrip("\r\n") for row in _rows(bench, source) or ()]
             yield from difflib.unified_diff(old.splitlines(), new, source.place, "now", lineterm="")
 
 
@@ -136,7 +136,7 @@ def _kept_text(desk: Desk, source: Source) -> str | None:
 def review(bench: Workbench) -> View:
     """What is staged, against what is live."""
     desk, has_drifted = bench.desk(), drifted(bench)
-    found = [_reviewed(record, desk.live(record.concept_id), has_drifted) for record in _staged(desk)]
+    found = [_reviewed(record, desk.live(record.concept_id), has_drifted) for record in desk.all_staged.values()]
     accepted = sum(entry["accepted"] for entry in found)
     staged = {name: msgspec.to_builtins(desk.decision(name)) for name in sorted(desk.staged.decisions)}
     return {**where(desk), "staged": found, "accepted": accepted, "decisions": staged}
@@ -173,8 +173,8 @@ def support(bench: Workbench, query: Query) -> View:
     desk = bench.desk()
     core: Mapping[str, Abstraction] | None = None
     if bench.shard.kind is not Kind.CORE:
-        store = ShardStore(bench.project.top, bench.project.settings.shards, CORE)
-        core = Desk(store.head(), store).all_live if store.is_there else {}
+        store = store_of(bench.project, CORE)
+        core = store.desk().all_live if store.is_there else {}
     found = lookup(query, desk.all_live, desk.decisions, core, drifted(bench))
     return {**where(desk), "references": [_plain(reference) for reference in found]}
 
@@ -184,7 +184,7 @@ def fsck(bench: Workbench) -> View:
 
     Where HEAD leads nowhere, `tips` are the states that it may have held: those that no other state follows.
     """
-    store, known = _anew(bench), set[str]()
+    store, known = store_of(bench.project, bench.shard), set[str]()
     with bench.hold():
         try:
             head = store.pointed()
@@ -202,24 +202,18 @@ def fsck(bench: Workbench) -> View:
         ours = {f"{object_id}.json" for object_id in store.ids()}
         strange = {"code": Reason.OBJECT_DAMAGED.value, "message": "is called like no object"}
         defects.extend({**strange, "place": files.shown(name)[:100]} for name in store.names() if name not in ours)
-    shard = {"kind": store.shard.kind.value, "id": store.shard.id}
     tips = sorted(states.keys() - {state.previous for state in states.values()}) if len(known) < 2 else []
     counts = {"objects": len(known), "unreachable": len(extra)}
-    return {"shard": shard, **counts, "defects": defects, "tips": tips, "not_checked": list(replay.NOT_LOOKED_AT)}
+    return {"shard": _plain(store.shard), **counts, "defects": defects, "tips": tips, "not_checked": list(replay.NOT_LOOKED_AT)}
 
 
 def _defect(place: str, error: SdaqfError) -> dict[str, Any]:
     return {"code": error.reason.value, "place": place, "message": error.message}
 
 
-def _anew(bench: Workbench) -> ShardStore:
-    """The shard as it is on the disk, whatever this process remembers of it."""
-    return ShardStore(bench.project.top, bench.project.settings.shards, bench.shard)
-
-
 def collect(bench: Workbench) -> View:
     """Remove the objects that HEAD does not lead to."""
-    store = _anew(bench)
+    store = store_of(bench.project, bench.shard)
     with bench.hold():
         known, defects = replay.reachable(store.head(), store)
         if defects:
@@ -231,13 +225,8 @@ def collect(bench: Workbench) -> View:
 
 def verify(bench: Workbench) -> View:
     """Recompute the chain from its root (section 8)."""
-    store = _anew(bench)
-    desk = Desk(store.head(), store)
+    desk = store_of(bench.project, bench.shard).desk()
     return {**where(desk), **replay.replay(desk)._asdict()}
-
-
-def _staged(desk: Desk) -> Sequence[Abstraction]:
-    return [record for name in sorted(desk.staged.records) if (record := desk.staged_record(name))]
 
 
 def _plain(value: Any) -> View:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
+import msgspec
+
 from sdaqf_tasks.disk.shard_store import ShardStore
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable
 from sdaqf_tasks.flow.project import Project
@@ -27,6 +29,11 @@ from sdaqf_tasks.shards.records import CORE, EXAMPLES, SOURCE_FILE_BYTES, Front,
 def mounted(project: Project, named: str | None) -> Shard:
     """The shard that a command runs with (SH-3): the one named, else `SDAQF_SHARD`, else the settings' one."""
     return shard(named or os.environ.get("SDAQF_SHARD") or project.settings.shard)
+
+
+def store_of(project: Project, which: Shard) -> ShardStore:
+    """A shard of the project as it is on the disk, whatever this process remembers of it."""
+    return ShardStore(project.top, project.settings.shards, which)
 
 
 class Expected(NamedTuple):
@@ -64,7 +71,7 @@ class Workbench:
         report: Callable[[str], object] = lambda line: None,
     ) -> None:
         self.project, self.shard, self.front, self._person, self._wait, self._report = project, which, front, person, wait, report
-        self.store = ShardStore(project.top, project.settings.shards, which)
+        self.store = store_of(project, which)
 
     def create(self) -> dict[str, Any]:
         """Make the shard (SH-5). Raises `Conflict`: SHARD_EXISTS."""
@@ -74,7 +81,7 @@ class Workbench:
 
     def desk(self) -> Desk:
         """The present state, to look at."""
-        return Desk(self.store.head(), self.store)
+        return self.store.desk()
 
     def hold(self) -> AbstractContextManager[None]:
         """The lock of the shard, for as long as it is waited for here. Raises as `files.Lock`."""
@@ -120,9 +127,8 @@ class Workbench:
 
     def foreign(self, which: Shard, name: str) -> Foreign | None:
         """A live record of another shard; its objects never change, so its lock is not needed."""
-        store = ShardStore(self.project.top, self.project.settings.shards, which)
         try:
-            desk = Desk(store.head(), store)
+            desk = store_of(self.project, which).desk()
         except Refused:
             return None
         return Foreign(which, desk.state_id, desk.live(name))
@@ -176,7 +182,7 @@ def where(desk: Desk) -> dict[str, Any]:
     """Which shard, in which state."""
     state = desk.state
     snapshots = {"scratchActive": state.session is not None, "committed": state.committed, "snapshot": state.saved is not None}
-    named = {"kind": state.shard.kind.value, "id": state.shard.id}
+    named = msgspec.to_builtins(state.shard)
     return {"shard": named, "state": desk.state_id, "session": state.session, "revision": state.revision, "snapshots": snapshots}
 
 

@@ -23,10 +23,7 @@ def run(options: Options, voice: Voice) -> int:
         data = replay.found(here.store.folder / "blocked" if here else None, options.record)
         verdict = replay.replay(data, replay.at_hand(here)) if here else replay.replay(data)
         since = replay.why(verdict.record, here) if options.why and here and verdict.record else None
-    found = told(verdict, since)
-    if options.why and since is None:
-        found["why"] = None
-    voice.say_json(found) if options.json else voice.say(*lines(verdict, since, options.why))
+    voice.say_json(told(verdict, since, options.why)) if options.json else voice.say(*lines(verdict, since, options.why))
     return Exit.DONE if verdict.cls == replay.FULLY else Exit.REFUSED
 
 
@@ -37,16 +34,10 @@ def _here(options: Options, stack: ExitStack) -> Run | None:
         return None
 
 
-def told(verdict: replay.Verdict, since: replay.Since | None) -> dict[str, Any]:
-    record = verdict.record
-    found: dict[str, Any] = {
-        "class": verdict.cls,
-        "source": verdict.source,
-        "reason": verdict.reason,
-        "detail": verdict.detail,
-        "record": None,
-    }
-    if record:
+def told(verdict: replay.Verdict, since: replay.Since | None, why: bool) -> dict[str, Any]:
+    facts = {name: getattr(verdict, name) for name in ("source", "reason", "detail")}
+    found: dict[str, Any] = {"class": verdict.cls, **facts, "record": None}
+    if record := verdict.record:
         found["record"] = {
             "stage": record.stage,
             "context": record.manifest,
@@ -56,9 +47,9 @@ def told(verdict: replay.Verdict, since: replay.Since | None) -> dict[str, Any]:
             "sensitivity": record.sensitivity.value,
             "left_out": sorted(set(record.left_out.values())),
         }
-    if since:
-        refusal = report.error_object(since.refusal, "replay") if since.refusal else None
-        found["why"] = {"changes": list(since.changes), "refusal": refusal}
+    if why:
+        refusal = report.error_object(since.refusal, "replay") if since and since.refusal else None
+        found["why"] = {"changes": since.changes, "refusal": refusal} if since else None
     return found
 
 

@@ -97,8 +97,8 @@ def _typed(bench: Workbench) -> Iterator[str]:
 
 def past(bench: Workbench) -> Iterable[str]:
     """What the shard was told so far, oldest first."""
-    events = [each.event for each in islice(bench.desk().chain(), HISTORY)]
-    return [told for event in reversed(events) if (told := event.command or event.word or "") != "init"]
+    told = [each.event.told for each in islice(bench.desk().chain(), HISTORY)]
+    return [line for line in reversed(told) if line != "init"]
 
 
 def status_line(bench: Workbench) -> str:

@@ -285,6 +285,11 @@ class Event(Object, frozen=True, kw_only=True, omit_defaults=True):
     program: str
     front: Front
 
+    @property
+    def told(self) -> str:
+        """What the shard was told."""
+        return self.command or self.word or ""
+
 
 class Text(Object, frozen=True, kw_only=True):
     """The text of an example, or an imported file."""

@@ -52,7 +52,7 @@ def _recomputed(previous: str | None, state_id: str, objects: Objects) -> str | 
     if previous is None:
         return session.born(desk.shard, desk.event.front).state_id
     before = Desk(previous, objects)
-    command = session.admit(before.state, desk.event.command or desk.event.word or "", desk.event.front)
+    command = session.admit(before.state, desk.event.told, desk.event.front)
     return session.advance(before, command, desk.event.front, session.given_of(desk.event, objects)).state_id
 
 
