@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -17,7 +17,7 @@ from sdaqf_tasks.flow.shards import Workbench, store_of, where
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.shards import replay
 from sdaqf_tasks.shards.desk import Desk
-from sdaqf_tasks.shards.lookup import Query, lookup
+from sdaqf_tasks.shards.lookup import Hint, Query, lookup
 from sdaqf_tasks.shards.records import CORE, Abstraction, Kind, Operation, Source, State, Text, Trust
 from sdaqf_tasks.world import lines
 
@@ -168,9 +168,9 @@ def _reviewed(record: Abstraction, live: Abstraction | None, has_drifted: Callab
 _SAID_BY = {"cli": "the command line", "shell": "the shell", "http": "a client over HTTP", "mcp": "an agent"}
 
 
-def support(bench: Workbench, query: Query) -> View:
+def support(bench: Workbench, paths: Sequence[str], tokens: Sequence[str], patterns: Sequence[str], hint: Hint | None, limit: int) -> View:
     """The abstractions that support a query, with how far each may be used (section 7). Nothing is written."""
-    desk = bench.desk()
+    query, desk = Query(tuple(paths), tuple(tokens), tuple(patterns), hint, limit), bench.desk()
     core: Mapping[str, Abstraction] | None = None
     if bench.shard.kind is not Kind.CORE:
         store = store_of(bench.project, CORE)

@@ -329,7 +329,7 @@ WHEN_NEEDED = (
 _OWNER_ROOT = path("--owner-root", "ROOT", "where owner files lie (else SDAQF_OWNER_ROOT)")
 WAIT = argument("--wait", "SECONDS", "how long to wait for another run (60)", type=_seconds, default=60)
 _MANIFESTS = argument("names", "NAME", "manifests; all where none is named", nargs="*")
-_SHARD = argument("--shard", "SHARD", "core, or project:ID (else SDAQF_SHARD, the settings' one, project:default)")
+SHARD = argument("--shard", "SHARD", "core, or project:ID (else SDAQF_SHARD, the settings' one, project:default)")
 _CONTEXT = argument("name", "NAME[.QUERY]", "a manifest, or one of its queries")
 
 ARGUMENTS: Mapping[str, Sequence[Argument]] = {
@@ -393,8 +393,8 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
         flag("--why", "say what is different now, and whether it would pass"),
         _OWNER_ROOT,
     ),
-    "shell": (_SHARD, WAIT),
-    "serve": (_SHARD, argument("--port", "N", "a port of 127.0.0.1, 0 for a free one (7323)", type=_port, default=7_323)),
+    "shell": (SHARD, WAIT),
+    "serve": (SHARD, argument("--port", "N", "a port of 127.0.0.1, 0 for a free one (7323)", type=_port, default=7_323)),
     "schema": (argument("name", "NAME", "manifest-yaml, check, or an artifact type; all names where absent", nargs="?"),),
 }
 

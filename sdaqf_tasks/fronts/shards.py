@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,23 +21,26 @@ if TYPE_CHECKING:
     from sdaqf_tasks.flow.shards import Workbench
 
 View = dict[str, Any]
+Spelt = Callable[[Options], Sequence[str]]
+"""The lines that a shard is told."""
+
+Lines = Callable[[View], Iterable[str]]
 
 
-def workbench(options: Options, voice: Voice | None = None) -> Workbench:
+def workbench(options: Options, voice: Voice) -> Workbench:
     """The mounted shard, for the command line."""
     from sdaqf_tasks.flow.shards import Workbench, mounted
     from sdaqf_tasks.shards.records import Front
 
     project = commands.project_here()
-    report = voice.aside if voice else print
     person = sys.stdin is not None and sys.stdin.isatty()
-    return Workbench(project, mounted(project, options.shard), Front.CLI, person=person, wait=options.wait, report=report)
+    return Workbench(project, mounted(project, options.shard), Front.CLI, person=person, wait=options.wait, report=voice.aside)
 
 
 # ---- what changes a shard -------------------------------------------------------------------------------------------
 
 
-def _change(spelt: Callable[[Options], Sequence[str]], options: Options, voice: Voice) -> int:
+def _change(spelt: Spelt, options: Options, voice: Voice) -> int:
     from sdaqf_tasks.flow.shards import Expected
 
     try:
@@ -54,7 +57,7 @@ def _change(spelt: Callable[[Options], Sequence[str]], options: Options, voice: 
     return Exit.DONE
 
 
-def _word(word: str) -> Callable[[Options], Sequence[str]]:
+def _word(word: str) -> Spelt:
     return lambda options: [f"{word} {name}" for name in options.concepts] if "concepts" in options else [word]
 
 
@@ -63,7 +66,7 @@ def _spelt_distil(options: Options) -> Sequence[str]:
     return [" ".join(["/commit_abstractions", options.concept, *said, *options.specs])]
 
 
-def _sigil(name: str) -> Callable[[Options], Sequence[str]]:
+def _sigil(name: str) -> Spelt:
     return lambda options: [" ".join([name, *options.words]).replace(" keep-local ", " promote ", 1)]
 
 
@@ -94,61 +97,23 @@ def _import(options: Options, voice: Voice) -> int:
 # ---- what only looks ------------------------------------------------------------------------------------------------
 
 
-def _look(view: Callable[[Options, Any], View], lines: Callable[[View], Iterator[str]], options: Options, voice: Voice) -> int:
-    found = view(options, workbench(options, voice))
+def _look(view: str, asked: Sequence[str], lines: Lines, options: Options, voice: Voice) -> int:
+    """Tell what a function of `flow.shard_views` says of the shard, given the options that it asks for."""
+    from sdaqf_tasks.flow import shard_views
+
+    found = getattr(shard_views, view)(workbench(options, voice), *(getattr(options, name) for name in asked))
     voice.say_json(found) if options.json else voice.say(*lines(found))
     return Exit.REFUSED if found.get("defects") or found.get("failure") else Exit.DONE
 
 
-def _view(name: str) -> Callable[[Options, Any], View]:
-    def call(options: Options, bench: Workbench) -> View:
-        from sdaqf_tasks.flow import shard_views
-
-        found: View = getattr(shard_views, name)(bench)
-        return found
-
-    return call
-
-
-def _log(options: Options, bench: Workbench) -> View:
-    from sdaqf_tasks.flow import shard_views
-
-    return shard_views.log(bench, options.limit)
-
-
-def _show(options: Options, bench: Workbench) -> View:
-    from sdaqf_tasks.flow import shard_views
-
-    found = shard_views.shown(bench, options.concept)
-    if options.diff:
-        record = bench.desk().record(options.concept)
-        found["diff"] = list(shard_views.changes(bench, record)) if record else []
-    return found
-
-
-def _lookup(options: Options, bench: Workbench) -> View:
-    from sdaqf_tasks.flow import shard_views
-    from sdaqf_tasks.shards.lookup import Query
-
+def _lookup(options: Options, voice: Voice) -> int:
+    root = workbench(options, voice).project.root
     if not (options.paths or options.token or options.pattern):
         raise commands.Usage(options.program, "name a PATH, a --token or a --pattern that the question is about")
     for path in options.paths:
-        if not bench.project.root.has(path):
+        if not root.has(path):
             raise Refused(Reason.SOURCE_NOT_FOUND, f"there is no {path[:80]}", todo="A path starts at the top of the work tree.")
-    query = Query(tuple(options.paths), tuple(options.token), tuple(options.pattern), options.hint, options.limit)
-    return shard_views.support(bench, query)
-
-
-def _list(options: Options, voice: Voice) -> int:
-    from sdaqf_tasks.flow import shard_views
-
-    found: View = {"shards": shard_views.listing(commands.project_here())}
-    if f"{workbench(options).shard}" in found["shards"]:
-        found |= shard_views.records(workbench(options))
-    elif found["shards"]:
-        raise Refused(Reason.NO_SHARD, f"there is no {workbench(options).shard}; there is {', '.join(found['shards'])}")
-    voice.say_json(found) if options.json else voice.say(*_listed(found))
-    return Exit.DONE
+    return _look("support", ("paths", "token", "pattern", "hint", "limit"), _lookup_lines, options, voice)
 
 
 # ---- lines for people -----------------------------------------------------------------------------------------------
@@ -219,18 +184,16 @@ def _taken_in(answer: View) -> Iterator[str]:
     yield from told["backfilled"]
 
 
-_TOLD: dict[str, Callable[[View], Iterator[str]]] = {
+_TOLD: dict[str, Lines] = {
     "committed": _committed,
     "abstraction": _distilled,
     "abstractionMerge": _merged,
     "abstractionPrune": _pruned,
     "abstractionReuse": _reused,
     "abstractionImport": _taken_in,
-    "discarded": lambda answer: iter(
-        [f"discarded in {_name(answer)}: {', '.join(answer['discarded']['records']) or 'nothing was staged'}"]
-    ),
-    "dropped": lambda answer: iter([f"{answer['dropped']} is no longer staged in {_name(answer)}"]),
-    "reverted": lambda answer: iter([f"{_name(answer)} is back at revision {answer['revision']}"]),
+    "discarded": lambda answer: [f"discarded in {_name(answer)}: {', '.join(answer['discarded']['records']) or 'nothing was staged'}"],
+    "dropped": lambda answer: [f"{answer['dropped']} is no longer staged in {_name(answer)}"],
+    "reverted": lambda answer: [f"{_name(answer)} is back at revision {answer['revision']}"],
 }
 
 
@@ -271,9 +234,8 @@ def _show_lines(found: View) -> Iterator[str]:
     yield f"{record['concept_id']} v{record['lineage_version']} · {state} in {_name(found)}"
     if record["statement"]:
         yield f'  "{record["statement"]}"'
-    yield f"  {record['tier']} · {record['category']} · {record['trust_class']} · {record['decay_state']}" + (
-        f" · below {record['parent']}" if record["parent"] else ""
-    )
+    below = f" · below {record['parent']}" if record["parent"] else ""
+    yield f"  {record['tier']} · {record['category']} · {record['trust_class']} · {record['decay_state']}{below}"
     yield f"  {_readiness(record)}; quality {record['quality_score']}, confidence {record['confidence_score']}"
     yield f"  tokens    {' '.join(record['retained_tokens'])}"
     yield from (f"  pattern   {pattern}" for pattern in record["retained_patterns"])
@@ -282,10 +244,9 @@ def _show_lines(found: View) -> Iterator[str]:
     if "diff" in found:
         yield from found["diff"] or ["  every example stands as it was"]
         return
+    drifted = f"   reads differently now: sdaqf shard show {record['concept_id']} --diff"
     for example in found["examples"]:
-        yield f"  {example['place']}" + (
-            "" if example["text"] is not None else f"   reads differently now: sdaqf shard show {record['concept_id']} --diff"
-        )
+        yield f"  {example['place']}{drifted if example['text'] is None else ''}"
         yield from (f"    | {line}" for line in (example["text"] or "").splitlines())
 
 
@@ -297,9 +258,8 @@ def _review_lines(found: View) -> Iterator[str]:
     count = f"{len(found['staged'])} staged, {found['accepted']} accepted"
     yield f"{_name(found)} · " + (f"a session is open · {count}" if found["snapshots"]["scratchActive"] else "no session is open")
     for number, each in enumerate(found["staged"], 1):
-        new = (
-            "new" if each["replaces"] is None else f"replaces v{each['replaces']}" + (f" ({each['last']})" if each["same_content"] else "")
-        )
+        marked = f" ({each['last']})" if each["same_content"] else ""
+        new = "new" if each["replaces"] is None else f"replaces v{each['replaces']}{marked}"
         yield f"{number}  {each['concept']}   {new} · {each['tier']} · {each['trust']} · {each['decay']}"
         untrusted = ", untrusted" if each["trust"] == "exploratory" else ""
         if each["statement"]:
@@ -313,13 +273,10 @@ def _review_lines(found: View) -> Iterator[str]:
         yield "Next: sdaqf shard commit   (or drop CONCEPT, or discard)"
 
 
-_DONE = {"written": "wrote"}
-
-
 def _published(found: Sequence[View]) -> Iterator[str]:
     for each in found:
         note = "   commit it: colleagues and CI read this file, not your shard" if each["word"] != "same" else ""
-        yield f"{_DONE.get(each['word'], each['word'])} {each['path']}{note}"
+        yield f"{'wrote' if each['word'] == 'written' else each['word']} {each['path']}{note}"
         yield from (f"  {change['field']}: {_change_of(change)}" for change in each["changed"])
 
 
@@ -364,25 +321,25 @@ def _verify_lines(found: View) -> Iterator[str]:
 _arg, _flag, _repeated = commands.argument, commands.flag, commands.repeated
 _CONCEPTS = _arg("concepts", "CONCEPT", "a concept", nargs="+")
 _CONCEPT = _arg("concept", "CONCEPT", "a concept")
-_LIMIT = _arg("--limit", "N", "at most so many", type=int)
-
-_SHARD = (
-    _arg("--shard", "SHARD", "core, or project:ID (else SDAQF_SHARD, the settings' one, project:default)"),
-    commands.WAIT,
-)
+_DIFF = _flag("--diff", "how examples read now")
+_SHARD = (commands.SHARD, commands.WAIT)
 _EXPECTED = (
     _arg("--session", "STATE", "refuse unless this session is active"),
     _arg("--expect", "STATE", "refuse unless the shard is in this state"),
 )
 
 
-def _changing(name: str, spelt: Callable[[Options], Sequence[str]], says: str, example: str = "", *arguments: Argument) -> Any:
+def _limit(usual: int) -> Argument:
+    return _arg("--limit", "N", "at most so many", type=int, default=usual)
+
+
+def _changing(name: str, spelt: Spelt, says: str, example: str = "", *arguments: Argument) -> Any:
     return Command(name, functools.partial(_change, spelt), says, example), (*arguments, *_EXPECTED, *_SHARD)
 
 
-def _looking(name: str, view: Any, lines: Any, says: str, example: str = "", *arguments: Argument) -> Any:
-    view = _view(view) if isinstance(view, str) else view
-    return Command(name, functools.partial(_look, view, lines), says, example), (*arguments, *_SHARD)
+def _looking(name: str, view: str, lines: Lines, says: str, example: str = "", *arguments: Argument) -> Any:
+    asked = [name.removeprefix("--") for name, _ in arguments]
+    return Command(name, functools.partial(_look, view, asked, lines), says, example), (*arguments, *_SHARD)
 
 
 _REUSE = _arg("words", "WORD", "adopt|reject|withdraw core:CONCEPT, or keep-local core:CONCEPT local:CONCEPT", nargs="+")
@@ -392,12 +349,10 @@ _PRUNE = _arg("words", "WORD", "stale|prunable|refresh|protect|unprotect CONCEPT
 
 TABLE: Sequence[tuple[Command, Sequence[Argument]]] = (
     (Command("init", _init, "Make the shard."), _SHARD),
-    (Command("list", _list, "List the shards, and the live records of this one."), _SHARD),
+    _looking("list", "listing", _listed, "List the shards, and the live records of this one."),
     _looking("status", "status", _status_lines, "Say which shard this is, in which state, and what is staged."),
-    _looking("log", _log, _log_lines, "Print the chain of states, newest first.", "--limit 5", (_LIMIT[0], {**_LIMIT[1], "default": 50})),
-    _looking(
-        "show", _show, _show_lines, "Show a record with its examples.", "retry_guard", _CONCEPT, _flag("--diff", "how examples read now")
-    ),
+    _looking("log", "log", _log_lines, "Print the chain of states, newest first.", "--limit 5", _limit(50)),
+    _looking("show", "shown", _show_lines, "Show a record with its examples.", "retry_guard", _CONCEPT, _DIFF),
     _changing("begin", _word("begin scratch"), "Begin a scratch session: what is staged belongs to it."),
     _changing(
         "distil",
@@ -439,17 +394,16 @@ TABLE: Sequence[tuple[Command, Sequence[Argument]]] = (
         "retry_guard",
         _CONCEPTS,
     ),
-    _looking(
-        "lookup",
-        _lookup,
-        _lookup_lines,
-        "Find the abstractions that support a query.",
-        "src/a.py --token retry",
-        _arg("paths", "PATH", "a file that the question is about", nargs="*"),
-        _repeated("--token", "TOKEN", "a token that the record retains"),
-        _repeated("--pattern", "PATTERN", "a pattern that the record retains"),
-        _arg("--hint", "HINT", "impact, breaks-if or contradicts", choices=["impact", "breaks-if", "contradicts"]),
-        (_LIMIT[0], {**_LIMIT[1], "default": 4}),
+    (
+        Command("lookup", _lookup, "Find the abstractions that support a query.", "src/a.py --token retry"),
+        (
+            _arg("paths", "PATH", "a file that the question is about", nargs="*"),
+            _repeated("--token", "TOKEN", "a token that the record retains"),
+            _repeated("--pattern", "PATTERN", "a pattern that the record retains"),
+            _arg("--hint", "HINT", "impact, breaks-if or contradicts", choices=["impact", "breaks-if", "contradicts"]),
+            _limit(4),
+            *_SHARD,
+        ),
     ),
     _looking("fsck", "fsck", _fsck_lines, "Name everything in the shard that is damaged."),
     _looking("gc", "collect", _gc_lines, "Remove the objects that nothing leads to."),

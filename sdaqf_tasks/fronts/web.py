@@ -123,8 +123,8 @@ def _abstractions(asked: Asked) -> Told:
     hint = next((hint for hint in HINTS if hint == given.get("hint")), None)
     if "hint" in given and hint is None:
         raise _malformed(f"one of {', '.join(HINTS)}", "hint")
-    paths, tokens, patterns = (tuple(given.getlist(name)) for name in ("path", "token", "pattern"))
-    return Told(shard_views.support(asked.bench, Query(paths, tokens, patterns, hint, _limit(asked, Query().limit))))
+    paths, tokens, patterns = map(given.getlist, ("path", "token", "pattern"))
+    return Told(shard_views.support(asked.bench, paths, tokens, patterns, hint, _limit(asked, Query().limit)))
 
 
 def _abstraction(asked: Asked) -> Told:

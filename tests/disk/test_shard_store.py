@@ -19,7 +19,6 @@ from sdaqf_tasks.disk.shard_store import OBJECT_BYTES, ShardStore, shards_there
 from sdaqf_tasks.errors import Conflict, Reason, Refused, SdaqfError
 from sdaqf_tasks.flow import shard_views
 from sdaqf_tasks.shards import session
-from sdaqf_tasks.shards.lookup import Query
 from sdaqf_tasks.shards.records import CORE, Abstraction, Front, shard
 from tests.disk.worktree import WorkTree, everything_below
 from tests.fronts.run import in_process
@@ -68,7 +67,7 @@ LOOKS: dict[str, Callable[[ShardProject], object]] = {
     "log": lambda made: shard_views.log(made.bench()),
     "verify": lambda made: shard_views.verify(made.bench()),
     "reuse": lambda made: shard_views.reuse(made.bench()),
-    "lookup": lambda made: shard_views.support(made.bench(), Query(("src/a.py",), ("retry",), (), None, 4)),
+    "lookup": lambda made: shard_views.support(made.bench(), ("src/a.py",), ("retry",), (), None, 4),
 }
 
 
