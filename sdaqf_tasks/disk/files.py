@@ -53,6 +53,19 @@ class Mark(NamedTuple):
         return max(self.mtime_ns, self.ctime_ns) + SETTLED_NS <= moment_ns
 
 
+class Closing:
+    """What a `with` closes at its end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
 def shown(name: str) -> str:
     """The name as a message may hold it: nothing that a terminal would obey."""
     return name if name.isprintable() else ascii(name)[1:-1]
@@ -72,7 +85,7 @@ def components(path: str) -> tuple[bytes, ...]:
     return parts
 
 
-class File:
+class File(Closing):
     """A regular file, open for reading. `mark` is how it was before its first byte was read."""
 
     def __init__(self, name: bytes | Path, folder: int | None = None) -> None:
@@ -83,10 +96,7 @@ class File:
         self.mark = Mark.of(os.fstat(self._descriptor))
         self._same = self.mark == Mark.of(before)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         os.close(self._descriptor)
 
     def chunks(self, limit: int) -> Iterator[bytes]:
@@ -104,7 +114,7 @@ class File:
             raise Unreadable(Reason.CHANGED, "the file changed while it was read")
 
 
-class Walk:
+class Walk(Closing):
     """One walk below a root. The folders of the last path stay open, so that its neighbours cost one call.
 
     Short-lived by design: a folder that stays open is not noticed when it is moved. The methods raise `OSError`.
@@ -114,10 +124,7 @@ class Walk:
         self._open = [root]
         self._folder: tuple[bytes, ...] = ()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.enter(())
 
     def enter(self, folder: tuple[bytes, ...]) -> int:
@@ -140,7 +147,7 @@ class Walk:
         return File(parts[-1], self.enter(parts[:-1]))
 
 
-class Root:
+class Root(Closing):
     """A folder below which files are read. It may be reached through links, but is none itself (FORMAT 5.1, 1)."""
 
     def __init__(self, path: Path) -> None:
@@ -151,12 +158,6 @@ class Root:
             self.descriptor = os.open(self.path, _FOLDER | os.O_NOFOLLOW)
         except (OSError, RuntimeError, ValueError) as error:
             raise Unreadable(Reason.MISSING_OR_UNREADABLE, "the root is not a folder that can be read") from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if self.descriptor >= 0:
@@ -247,6 +248,16 @@ def replace(path: Path, data: bytes, mode: int = 0o600) -> None:
         with _temporary(folder, data, mode) as temporary:
             os.rename(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
+
+
+def remove(path: Path) -> None:
+    """Take a file away, if it is there. Raises `Conflict` with WRITE_FAILED."""
+    try:
+        path.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise Conflict(Reason.WRITE_FAILED, f"the system refused to remove it: {error.strerror}", at=shown(path.name)) from error
 
 
 def sweep(path: Path) -> int:

@@ -14,9 +14,9 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-from sdaqf_tasks.disk.files import Mark, Root, Walk, components, shown
+from sdaqf_tasks.disk.files import Closing, Mark, Root, Walk, components, shown
 from sdaqf_tasks.disk.git import ANSWER_BYTES, Git
 from sdaqf_tasks.errors import Reason, Refused, Unreadable
 from sdaqf_tasks.formats.globs import compiled, in_order
@@ -81,7 +81,7 @@ def find_top(start: Path) -> Path:
     raise Refused(Reason.NOT_A_REPOSITORY, "no folder from here upward is the top of a git work tree", todo="Run `git init` first.")
 
 
-class Repository:
+class Repository(Closing):
     """The work tree whose top is `top`.
 
     The first `observe` hashes every file; later ones only look whether any entry changed since (PIPELINE 5).
@@ -109,12 +109,6 @@ class Repository:
         except BaseException:
             self.root.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._git.close()

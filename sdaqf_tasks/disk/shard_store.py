@@ -192,12 +192,8 @@ class ShardStore:
 
     def remove(self, object_id: str) -> int:
         """Take an object away; its bytes. For who holds the lock."""
-        path = self._path(object_id)
-        try:
-            size = path.lstat().st_size
-            path.unlink()
-        except OSError as error:
-            raise Conflict(Reason.WRITE_FAILED, f"the system refused to remove it: {error.strerror}", at=files.shown(path.name)) from error
+        size = self.size(object_id)
+        files.remove(self._path(object_id))
         return size
 
     def _path(self, object_id: str) -> Path:

@@ -225,12 +225,7 @@ class Store:
         path = self.folder / name
         if any(parent.is_symlink() for parent in path.parents if parent.is_relative_to(self.folder)):
             raise Conflict(Reason.OUTPUT_INVALID, "the folder is a link", at=files.shown(path.name))
-        try:
-            path.unlink()
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        except OSError as error:
-            raise Conflict(Reason.WRITE_FAILED, f"the system refused to remove it: {error.strerror}", at=files.shown(path.name)) from error
+        files.remove(path)
 
     def _read(self, name: str, limit: int) -> bytes | None:
         try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any
 
 from sdaqf_tasks.context.staleness import Difference
-from sdaqf_tasks.disk.files import Root
+from sdaqf_tasks.disk.files import Closing, Root
 from sdaqf_tasks.disk.reader import Reader
 from sdaqf_tasks.errors import SdaqfError
 from sdaqf_tasks.flow.project import ManifestFile, Project, Reading, now
@@ -18,7 +18,7 @@ from sdaqf_tasks.formats.records import RootScope
 from sdaqf_tasks.world import Observed, Tree
 
 
-class Run:
+class Run(Closing):
     """What the stages of one process share. `locked`: a manifest without a lock is refused."""
 
     def __init__(
@@ -37,12 +37,6 @@ class Run:
         self._parsed: dict[str, Artifact[Any]] = {}
         self._readings: dict[str, Reading] = {}
         self._looking = threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self.repository.close()
