@@ -185,9 +185,8 @@ def keep(run: Run, chain: Chain, file: str, *, clearance: Sensitivity, most: int
         data = b""
         if os.path.lexists(place):
             if place.is_symlink():
-                raise Conflict(
-                    Reason.OUTPUT_INVALID, "the file is a link, and links are not written through", at=file, todo="Name its target."
-                )
+                message = "the file is a link, and links are not written through"
+                raise Conflict(Reason.OUTPUT_INVALID, message, at=file, todo="Name its target.")
             data, mode = run.project.root.read(file, REFERENCE_BYTES), stat.S_IMODE(place.stat().st_mode)
         there = any(each.label == chain.label for each in block.blocks(data, file))
         new = block.put(data, wanted, chain.label, file)

@@ -99,10 +99,8 @@ def _verify_query(run: Run, manifest: ManifestFile, query: str) -> None:
         return  # it is refused with its place when its turn comes
     if query not in queries:
         close = nearest(query, list(queries))
-        raise Refused(
-            Reason.UNKNOWN_NAME,
-            f"{manifest.name} has no query {query[:60]!r}" + (f"; did you mean {manifest.name}.{close}?" if close else ""),
-        )
+        hint = f"; did you mean {manifest.name}.{close}?" if close else ""
+        raise Refused(Reason.UNKNOWN_NAME, f"{manifest.name} has no query {query[:60]!r}{hint}")
 
 
 def _manifest(run: Run, manifest: ManifestFile, queries: frozenset[str], wanted: Sequence[Stage]) -> Iterator[Result]:

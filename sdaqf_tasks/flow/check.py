@@ -157,9 +157,8 @@ class _Checking:
             return
         covered = [each for each in held if locks.covers(each)]
         if without := len(held) - len(covered):
-            self.add(
-                Finding.NO_LOCK, asked.file.path, 1, f"{without} pinned text{'' if without == 1 else 's'} and no lock", [asked.file.name]
-            )
+            message = f"{without} pinned text{'' if without == 1 else 's'} and no lock"
+            self.add(Finding.NO_LOCK, asked.file.path, 1, message, [asked.file.name])
         self.locked[lock_path(asked.file)] = locks.pins
         different = list(differences(covered, locks.pins))
         failing = {each.pin for each in different}

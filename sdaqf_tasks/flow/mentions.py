@@ -86,12 +86,8 @@ def findings(looked: Looked) -> list[Found]:
     """What was found, for `check`: DEAD_MENTION each, and one NOT_CHECKED where the history was cut off."""
     code, doubt = Finding.DEAD_MENTION, Finding.NOT_CHECKED
     found = [
-        Found(
-            *(code, code.severity, dead.document, dead.line, f"{dead.place}   {dead.what}", code.settles),
-            part=dead.place,
-            change=dead.change,
-        )
-        for dead in looked.dead
+        Found(code, code.severity, document, line, f"{place}   {what}", code.settles, part=place, change=change)
+        for document, line, place, what, change in looked.dead
     ]
     if looked.unsure:
         document, line = looked.unsure[0]

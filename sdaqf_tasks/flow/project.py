@@ -21,7 +21,8 @@ from sdaqf_tasks.disk.store import Store
 from sdaqf_tasks.errors import Finding, Invalid, Malformed, Reason, Refused, SdaqfError, Severity, Unreadable
 from sdaqf_tasks.formats import canonical, declaration, globs, plain_yaml
 from sdaqf_tasks.formats.declaration import DEFAULT, Declaration, as_time
-from sdaqf_tasks.formats.plain_yaml import Document, nearest
+from sdaqf_tasks.formats.entries import meant
+from sdaqf_tasks.formats.plain_yaml import Document
 from sdaqf_tasks.formats.records import instant
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -127,9 +128,8 @@ class Project:
             if name.startswith("_") or not declaration.is_manifest(self._head(path)):
                 continue
             if not NAME.fullmatch(name):
-                raise Invalid(
-                    Reason.MANIFEST_INVALID, f"{name[:60]!r} is no name for a manifest: lower case letters, digits, hyphens", at=path
-                )
+                message = f"{name[:60]!r} is no name for a manifest: lower case letters, digits, hyphens"
+                raise Invalid(Reason.MANIFEST_INVALID, message, at=path)
             if name in found:
                 raise Invalid(Reason.MANIFEST_INVALID, f"{name} is the name of {found[name].path} already", at=path, todo="Rename one.")
             found[name] = ManifestFile(name, path)
@@ -138,11 +138,8 @@ class Project:
     @cached_property
     def strangers(self) -> tuple[str, ...]:
         """YAML files in the folders of manifests that are somebody else's."""
-        return tuple(
-            path
-            for path in self._yaml_files()
-            if not PurePosixPath(path).name.startswith("_") and not declaration.is_manifest(self._head(path))
-        )
+        whole = (path for path in self._yaml_files() if not PurePosixPath(path).name.startswith("_"))
+        return tuple(path for path in whole if not declaration.is_manifest(self._head(path)))
 
     @property
     def first_step(self) -> str:
@@ -153,8 +150,8 @@ class Project:
         for found in self.manifests:
             if found.name == name:
                 return found
-        close = nearest(name, [found.name for found in self.manifests])
-        raise Refused(Reason.UNKNOWN_NAME, f"there is no manifest {name[:60]!r}" + (f"; did you mean {close}?" if close else ""))
+        close = meant(name, [found.name for found in self.manifests])
+        raise Refused(Reason.UNKNOWN_NAME, f"there is no manifest {name[:60]!r}{close}")
 
     def read(self, manifest: ManifestFile) -> Reading:
         """The declaration of a manifest with its includes. Raises with `file:line:column`."""
@@ -307,8 +304,7 @@ def _settings(value: Any, name: str) -> Settings:
         message, _, where = str(error).partition(" - at `$")
         known: Sequence[str] = Settings.__struct_fields__ if not where.startswith(".limits") else LimitSettings.__struct_fields__
         if match := re.match(r"Object contains unknown field `(.*)`", message, re.DOTALL):
-            close = nearest(match[1], known)
-            message = f"{match[1][:60]!r} is no setting" + (f"; did you mean {close}?" if close else "")
+            message = f"{match[1][:60]!r} is no setting{meant(match[1], known)}"
             raise Invalid(Reason.SETTINGS_INVALID, message, at=name, todo="Known: " + ", ".join(known)) from None
         text = message[:1].lower() + message[1:200].replace("`", "'")
         raise Invalid(Reason.SETTINGS_INVALID, f"{where.strip('.`') or 'the settings'}: {text}", at=name) from None
@@ -332,10 +328,8 @@ def _verify_policy(policy: Mapping[str, str], name: str) -> None:
     for words, known in ((policy, Finding), (policy.values(), Severity)):
         for word in words:
             if word not in (values := [member.value for member in known]):
-                close = nearest(word, values)
-                message = f"policy: {word[:60]!r} is no {'finding' if known is Finding else 'level'}"
-                todo = f"Known: {', '.join(values)}"
-                raise Invalid(Reason.SETTINGS_INVALID, message + (f"; did you mean {close}?" if close else ""), at=name, todo=todo)
+                message = f"policy: {word[:60]!r} is no {'finding' if known is Finding else 'level'}{meant(word, values)}"
+                raise Invalid(Reason.SETTINGS_INVALID, message, at=name, todo=f"Known: {', '.join(values)}")
 
 
 def _verify_folder(folder: str, key: str, name: str) -> str:

@@ -29,13 +29,7 @@ def refusal(error: SdaqfError, what: str) -> Iterator[str]:
 
 def error_object(error: SdaqfError, operation: str) -> dict[str, Any]:
     """The one object that every front gives for a refusal."""
-    return {
-        "error": error.error,
-        "operation": operation,
-        "reason": error.reason.value,
-        "where": error.where,
-        "message": error.message,
-    }
+    return {"error": error.error, "operation": operation, "reason": error.reason.value, "where": error.where, "message": error.message}
 
 
 def chain_lines(result: Result, width: int) -> Iterator[str]:
@@ -100,10 +94,8 @@ def _some(names: Sequence[str], most: int = 8) -> str:
 
 def totals(results: Sequence[Result]) -> str:
     """`10 made, 1 same, 1 blocked`."""
-    words = [result.word for result in results]
-    return ", ".join(
-        f"{words.count(word)} {word}" for word in (build.MADE, build.SAME, build.CURRENT, build.SKIPPED, build.BLOCKED) if word in words
-    )
+    words, order = [result.word for result in results], (build.MADE, build.SAME, build.CURRENT, build.SKIPPED, build.BLOCKED)
+    return ", ".join(f"{words.count(word)} {word}" for word in order if word in words)
 
 
 def clock_line() -> list[str]:

@@ -75,10 +75,8 @@ def _manifest(run: Run, manifest: ManifestFile, queries: frozenset[str], checked
         return [_entry(Chain(manifest.name, DEFAULT), "blocked", str(error), f"sdaqf check {manifest.name}")]
     chains = [Chain(manifest.name, query) for query in declaration.queries if not queries or query in queries]
     if stages.is_skipped(run, declaration):
-        return [
-            _entry(chain, "skipped", "it has owner sources and no owner root is given", f"sdaqf build {chain.label} --owner-root ROOT")
-            for chain in chains
-        ]
+        why = "it has owner sources and no owner root is given"
+        return [_entry(chain, "skipped", why, f"sdaqf build {chain.label} --owner-root ROOT") for chain in chains]
     first = _first(checked, manifest)
     return [_chain(run, chain, first or f"sdaqf build {chain.label}") for chain in chains]
 

@@ -11,20 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from sdaqf_tasks.formats.records import (
-    END,
-    PATH_PATTERN,
-    TIME_PATTERN,
-    Adoptable,
-    Authority,
-    Category,
-    EdgeType,
-    Kind,
-    RootScope,
-    Sensitivity,
-    Tier,
-    Trust,
-)
+from sdaqf_tasks.formats import records
+from sdaqf_tasks.formats.records import END, Adoptable, Authority, Category, EdgeType, Kind, RootScope, Sensitivity, Tier, Trust
 
 _ALIAS = "[a-z0-9][a-z0-9-]*"
 _KINDS = "|".join(kind.value for kind in Kind)
@@ -48,9 +36,9 @@ Word = Annotated[str, Meta(min_length=1, max_length=500)]
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
 Alias = Annotated[str, _like(f"^{_ALIAS}{END}")]
 Glob = Annotated[str, Meta(min_length=1, max_length=500)]
-File = Annotated[str, _like(PATH_PATTERN)]
+File = Annotated[str, _like(records.PATH_PATTERN)]
 Files = Annotated[list[File], Meta(max_length=63)]
-Time = Annotated[str, _like(TIME_PATTERN)]
+Time = Annotated[str, _like(records.TIME_PATTERN)]
 Size = Annotated[str, _like(f"^[1-9][0-9]{{0,8}}(B|KiB|MiB){END}")] | int
 Lines = Annotated[str, _like(f"^[1-9][0-9]{{0,6}}(-[1-9][0-9]{{0,6}})?{END}")] | Annotated[int, Meta(ge=1, le=1_000_000)]
 

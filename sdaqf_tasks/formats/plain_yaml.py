@@ -13,17 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, cast
 
+from yaml import events
 from yaml.error import YAMLError
-from yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-    StreamEndEvent,
-)
 
 from sdaqf_tasks.errors import Invalid, Malformed, Reason, SdaqfError, printable
 
@@ -48,7 +39,7 @@ _BLOCK_HEADER = re.compile(r"[|>]([0-9+-]*)( *#)?")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _LONG_INTEGER = re.compile(r"-?[0-9]{19,}")
 _WORDS = {"true": True, "false": False, "null": None}
-_NODES = frozenset({ScalarEvent, MappingStartEvent, SequenceStartEvent, AliasEvent})
+_NODES = frozenset({events.ScalarEvent, events.MappingStartEvent, events.SequenceStartEvent, events.AliasEvent})
 _PROPERTIES = frozenset("&*!%")
 
 # Rules: what is wrong, and what to write instead
@@ -207,13 +198,13 @@ class _Reader:
         self._events = _parser(self._text, self._name)
         self._next()  # the stream
         start = self._next()
-        event = self._next() if type(start) is DocumentStartEvent else start
-        if type(event) is not MappingStartEvent:
+        event = self._next() if type(start) is events.DocumentStartEvent else start
+        if type(event) is not events.MappingStartEvent:
             raise self._refusal(_at(event), "a manifest is a mapping", "Begin with `key: value`.")
         value, root = self._node(event, None, _Around(0, -1, False))
         self._next()  # the end of the document
         after = self._next()
-        if type(after) is not StreamEndEvent:
+        if type(after) is not events.StreamEndEvent:
             raise self._refusal(_at(after), *_SEVERAL)
         return Document(self._name, cast(dict[str, Value], value), self._lines, root)
 
@@ -229,10 +220,10 @@ class _Reader:
             stray = _STRAY.get(text[gap.end()], ("this belongs to nothing", _QUOTE))
             raise self._refusal(_end_of(text[: gap.end()]), *stray)
         first = text[start : start + 1]
-        if first in _PROPERTIES and (kind in _NODES or (kind is DocumentStartEvent and first == "%")):
+        if first in _PROPERTIES and (kind in _NODES or (kind is events.DocumentStartEvent and first == "%")):
             raise self._refusal(_at(event), *_STARTS[first])
         # the start of a collection may cover the `?` of its first key, which belongs to the next gap
-        self._end = start if kind is MappingStartEvent or kind is SequenceStartEvent else event.end_mark.index
+        self._end = start if kind is events.MappingStartEvent or kind is events.SequenceStartEvent else event.end_mark.index
         return event
 
     def _node(self, event: Any, key: At | None, around: _Around) -> tuple[Value, _Spot]:
@@ -240,13 +231,13 @@ class _Reader:
         self._values += 1
         if self._values > VALUES:
             raise self._refusal(at, *_MANY)
-        if kind is ScalarEvent:
+        if kind is events.ScalarEvent:
             return self._scalar(event, key or at, around.column), _Spot(at, key or at, {})
         if around.depth == DEPTH:
             raise self._refusal(at, *_DEEP)
         flow = bool(event.flow_style)
         inside = _Around(around.depth + 1, around.column if flow else at[1], flow)
-        value, parts, end = self._mapping(inside) if kind is MappingStartEvent else self._list(inside)
+        value, parts, end = self._mapping(inside) if kind is events.MappingStartEvent else self._list(inside)
         if flow and not around.in_flow:
             self._check_brackets(at[0], end, around.column)
         return value, _Spot(at, key or at, parts)
@@ -254,7 +245,7 @@ class _Reader:
     def _mapping(self, inside: _Around) -> tuple[Value, _Parts, At]:
         value: dict[str, Value] = {}
         parts: dict[str | int, _Spot] = {}
-        while type(event := self._next()) is not MappingEndEvent:
+        while type(event := self._next()) is not events.MappingEndEvent:
             key, at = self._key(event), _at(event)
             if key in value:
                 raise self._refusal(at, f"the key {_show(key)} stands twice, first on line {parts[key].key[0] + 1}", "Keep one of them.")
@@ -264,14 +255,14 @@ class _Reader:
     def _list(self, inside: _Around) -> tuple[Value, _Parts, At]:
         value: list[Value] = []
         parts: dict[str | int, _Spot] = {}
-        while type(event := self._next()) is not SequenceEndEvent:
+        while type(event := self._next()) is not events.SequenceEndEvent:
             item, parts[len(value)] = self._node(event, None, inside)
             value.append(item)
         return value, parts, _at(event)
 
     def _key(self, event: Any) -> str:
         at = _at(event)
-        if type(event) is not ScalarEvent:
+        if type(event) is not events.ScalarEvent:
             raise self._refusal(at, "a key is a text, not a mapping or a list", _QUOTE)
         key = self._scalar(event, at, -1)
         if not isinstance(key, str):
