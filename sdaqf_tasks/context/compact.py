@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sdaqf_tasks.context import rules
-from sdaqf_tasks.context.document import contradictions, ranks
+from sdaqf_tasks.context.document import QUOTED, contradictions, ranks
 from sdaqf_tasks.context.graph import incidence
 from sdaqf_tasks.errors import Reason, Refused, Unreadable
 from sdaqf_tasks.formats import canonical
@@ -81,16 +81,7 @@ def _fitting(snapshot: Artifact[Snapshot]) -> tuple[list[Extract], list[str]]:
             omitted.append(node.node_id)
             continue
         left -= size
-        extract = Extract(
-            node_id=node.node_id,
-            source_id=node.source_id,
-            text=node.text,
-            text_sha256=node.text_sha256,
-            authority=node.authority,
-            sensitivity=node.sensitivity,
-            required=node.required,
-            contradiction_ids=tuple(edge.edge_id for edge in disputes.get(node.node_id, ())),
-            cost_bytes=size,
-        )
-        extracts.append(extract)
+        quoted = {name: getattr(node, name) for name in ("node_id", *QUOTED)}
+        disputed = tuple(edge.edge_id for edge in disputes.get(node.node_id, ()))
+        extracts.append(Extract(**quoted, contradiction_ids=disputed, cost_bytes=size))
     return extracts, omitted

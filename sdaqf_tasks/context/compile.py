@@ -54,10 +54,9 @@ def compile(declaration: Declaration, sources: Sources) -> Compiled:
     members = {declared.alias: list(compiler.sources_of(declared)) for declared in declaration.sources}
     compiler.verify_bounds(members)
     found = sorted((source for group in members.values() for source in group), key=lambda source: source.source_id)
+    measure = members[SPECIFICATION][0].locator.sha256
     content = Manifest(
-        candidate=records.CandidateIdentity(
-            source_spec_sha256=members[SPECIFICATION][0].locator.sha256, git_head=tree.git_head, repository_digest=tree.repository_digest
-        ),
+        candidate=records.CandidateIdentity(source_spec_sha256=measure, git_head=tree.git_head, repository_digest=tree.repository_digest),
         sensitivity=max(source.sensitivity for source in found),
         sources=tuple(found),
         relationships=compiler.relationships(members),
@@ -215,10 +214,7 @@ class _Compiler:
         """The source at a place of `places_of`. Raises `Invalid` at the member that does not fit."""
         (file, span, title), entry, defaults, spot = place, declared.entry, declared.defaults, declared.spot
         owner = "Owner" if entry.authority is Authority.OWNER_APPROVED else None
-        references = {file.path: file.observed.sha256} | {
-            path: self.listing.reference(file.scope, path, spot.at("provenance", index), ignored=entry.ignored)
-            for index, path in enumerate(entry.provenance)
-        }
+        references = {file.path: file.observed.sha256} | self._references(file.scope, entry.provenance, spot, ignored=entry.ignored)
         freshness = declared.freshness
         try:
             source = Source.seal(
@@ -241,6 +237,11 @@ class _Compiler:
             raise spot.at(*steps).fault(f"{error.where.replace('/', ' ')}: {error.message}", reason=error.reason) from None
         _verify_authority(declared, source)
         return source
+
+    def _references(self, scope: RootScope, paths: Sequence[str], spot: Spot, *, ignored: bool = False) -> dict[str, str]:
+        """The digests of the files that `provenance` names."""
+        spots = {path: spot.at("provenance", index) for index, path in enumerate(paths)}
+        return {path: self.listing.reference(scope, path, there, ignored=ignored) for path, there in spots.items()}
 
     def _provenance(
         self, references: dict[str, str], defaults: Defaults, producer: str | None = None, recorded_by: str | None = None
@@ -313,10 +314,7 @@ class _Compiler:
 
     def _bears_out(self, related: Related, start: Source, target: Source) -> Provenance:
         """The files given, else that of `from` if it is in the repository, else that of `to`."""
-        references = {
-            path: self.listing.reference(RootScope.REPOSITORY, path, related.spot.at("provenance", index))
-            for index, path in enumerate(related.entry.provenance)
-        }
+        references = self._references(RootScope.REPOSITORY, related.entry.provenance, related.spot)
         here = [end.locator for end in (start, target) if end.locator.root_scope is RootScope.REPOSITORY]
         if not references and not here:
             todo = f"Write:  {{from: {related.entry.start}, type: {related.entry.type.value}, to: {related.entry.to}, provenance: [FILE]}}"

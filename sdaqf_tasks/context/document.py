@@ -85,6 +85,16 @@ def content_digest(snapshot: Artifact[Snapshot], compaction: Artifact[Compaction
     return canonical.digest(canonical.encode({"contradictions": pairs, "extracts": entries})).lower()
 
 
+def told(snapshot: Artifact[Snapshot], compaction: Artifact[Compaction]) -> set[tuple[str, ...]]:
+    """What is told of every path: its texts, how they are marked, and what they contradict."""
+    paths = {node.node_id: node.locator.path for node in snapshot.content.nodes}
+    ends = [(edge.source_node_id, edge.target_node_id) for edge in contradictions(snapshot)]
+    return {(paths[one], "contradicts", paths[other]) for pair in ends for one, other in (pair, pair[::-1])} | {
+        (node.locator.path, extract.text_sha256, extract.authority.value, extract.sensitivity.value, str(extract.required))
+        for node, extract in passages(snapshot, compaction)
+    }
+
+
 def document(
     snapshot: Artifact[Snapshot], compaction: Artifact[Compaction], *, title: str = "Context", clearance: Sensitivity | None = None
 ) -> str:

@@ -14,17 +14,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from sdaqf_tasks.context.compile import held as held_now
-from sdaqf_tasks.context.document import (
-    SHOWN_DIGITS,
-    Passage,
-    cite,
-    content_digest,
-    contradictions,
-    fitting,
-    inline,
-    passages,
-    verify_clearance,
-)
+from sdaqf_tasks.context.document import SHOWN_DIGITS, Passage, cite, content_digest, fitting, inline, passages, told, verify_clearance
 from sdaqf_tasks.context.staleness import differences
 from sdaqf_tasks.errors import SdaqfError
 from sdaqf_tasks.flow import lock
@@ -88,11 +78,11 @@ def _into(running: Run, options: argparse.Namespace, clearance: Sensitivity, voi
     file = target(running.project.top, options.into)
     chain, _ = chain_of(running, options.name)
     kept = keep(running, chain, file, clearance=clearance, most=options.max_file or FILE_BYTES)
-    told = {"block": kept.word, "content": kept.content[:SHOWN_DIGITS], "named": kept.block.named, "sources": kept.block.total}
+    facts = {"block": kept.word, "content": kept.content[:SHOWN_DIGITS], "named": kept.block.named, "sources": kept.block.total}
     if options.json:
-        voice.say_json(told | {"context": f"{chain.manifest}/{chain.query}", "file": file})
+        voice.say_json(facts | {"context": f"{chain.manifest}/{chain.query}", "file": file})
     else:
-        voice.say("{}   {block}   content {content}   {named} of {sources} sources named".format(file, **told))
+        voice.say("{}   {block}   content {content}   {named} of {sources} sources named".format(file, **facts))
     if not kept.listed:
         voice.aside(f"git ignores {file}: `sdaqf check` does not look at it")
     return Exit.DONE
@@ -121,7 +111,7 @@ def standing(running: Run, label: str) -> Standing:
     if now is None:
         return Standing(chain, built, locked=locked)
     was, tree = built[0].content.candidate, running.tree
-    changed = tuple(sorted({path for path, *_ in _told(*built) ^ _told(now.snapshot, now.compaction)}))
+    changed = tuple(sorted({path for path, *_ in told(*built) ^ told(now.snapshot, now.compaction)}))
     moved = (was.git_head, was.repository_digest) != (tree.git_head, tree.repository_digest)
     return Standing(chain, built, "", changed, moved, locked, f"sdaqf build {label}" if changed else None)
 
@@ -133,16 +123,6 @@ def _unreviewed(running: Run, chain: Chain) -> tuple[str, ...]:
         now = held_now(running.reading(manifest).declaration, Pass(running))
         return tuple(dict.fromkeys(each.pin.path for each in differences(now, lock.read(running, manifest).pins)))
     return ()
-
-
-def _told(snapshot: Artifact[Snapshot], compaction: Artifact[Compaction]) -> set[tuple[str, ...]]:
-    """What is told of every path: its texts, how they are marked, and what they contradict."""
-    paths = {node.node_id: node.locator.path for node in snapshot.content.nodes}
-    ends = [(edge.source_node_id, edge.target_node_id) for edge in contradictions(snapshot)]
-    return {(paths[one], "contradicts", paths[other]) for pair in ends for one, other in (pair, pair[::-1])} | {
-        (node.locator.path, extract.text_sha256, extract.authority.value, extract.sensitivity.value, str(extract.required))
-        for node, extract in passages(snapshot, compaction)
-    }
 
 
 # ---- how it is said -------------------------------------------------------------------------------------------------
