@@ -83,9 +83,8 @@ def _typed(bench: Workbench) -> Iterator[str]:
     except ImportError:
         message = "the shell needs prompt_toolkit, which is not installed"
         raise Refused(Reason.EXTRA_MISSING, message, todo="pip install 'sdaqf-tasks[shell]'") from None
-    prompt: Any = PromptSession(
-        history=InMemoryHistory(list(past(bench))), completer=_completer(bench), bottom_toolbar=lambda: status_line(bench)
-    )
+    history = InMemoryHistory(list(past(bench)))
+    prompt: Any = PromptSession(history=history, completer=_completer(bench), bottom_toolbar=lambda: status_line(bench))
     while True:
         try:
             yield prompt.prompt(f"{bench.shard}> ")
