@@ -224,11 +224,10 @@ def shards_there(top: Path, root: str) -> list[Shard]:
     for name in ("core", *(f"project:{each}" for each in projects)):
         with contextlib.suppress(Refused):  # no name of a shard
             which = shard(name)
-            try:
-                there = ShardStore(top, root, which).is_there
-            except Unreadable:
-                there = True
-            found += [which] * there
+            with contextlib.suppress(Unreadable):  # damaged, and so there
+                if not ShardStore(top, root, which).is_there:
+                    continue
+            found.append(which)
     return found
 
 

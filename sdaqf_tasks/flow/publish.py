@@ -55,7 +55,7 @@ def publish(bench: Workbench, names: Sequence[str], to: str) -> list[dict[str, A
 
 def _there(bench: Workbench, path: str) -> Published | None:
     """The published file that is there. Raises `Conflict` where it is something else."""
-    if not (bench.project.top / path).exists() and not (bench.project.top / path).is_symlink():
+    if not bench.project.root.has(path):
         return None
     try:
         return msgspec.convert(canonical.load(bench.project.root.read(path, IMPORT_BYTES)), Published)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from sdaqf_tasks.errors import Reason, Refused
+from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.records import is_secret_shaped
 from sdaqf_tasks.shards.records import LARGEST, SPEC_CHARACTERS, SPECS, Category, Choice, Shard, Tier, Trust, concept, shard
 
@@ -173,13 +174,9 @@ def _statement(text: str) -> str:
         said = json.loads(text)
     except (ValueError, RecursionError):
         said = None
-    if not isinstance(said, str) or len(said) > 500 or "\0" in said or (said and not said.strip()) or not _is_text(said):
+    if not isinstance(said, str) or len(said) > 500 or "\0" in said or (said and not said.strip()) or not canonical.is_text(said):
         raise _malformed("statement: takes a JSON string of at most 500 characters", todo='Write for example: statement:"What it says."')
     return said
-
-
-def _is_text(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _reuse(words: list[str]) -> Reuse:
@@ -213,10 +210,8 @@ def _prune(words: list[str]) -> Mark | Collect:
     if more:
         raise _malformed("collect takes gap:N quality_at_most:N confidence_at_most:N trust_at_most:CLASS")
     usual = Collect()
-    gap, quality, confidence = (
-        _number(options, key, default)
-        for key, default in (("gap", usual.gap), ("quality_at_most", usual.quality), ("confidence_at_most", usual.confidence))
-    )
+    gap, quality = _number(options, "gap", usual.gap), _number(options, "quality_at_most", usual.quality)
+    confidence = _number(options, "confidence_at_most", usual.confidence)
     return Collect(gap, quality, confidence, _of(TRUSTS, options, "trust_at_most", usual.trust))
 
 

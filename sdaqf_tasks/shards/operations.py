@@ -335,9 +335,9 @@ def _imported(desk: Desk, name: str, text: str, front: Front) -> tuple[Abstracti
 
 
 def _backfilled(desk: Desk, fields: Mapping[str, Any]) -> dict[str, Any]:
-    keys = ("concept_id", "lineage_id", "lineage_version", "trust_class", "consensus_hash")
+    what = {key: fields.get(key) for key in records.Pin.__struct_fields__}
     extra = {"backfilled": "imported without provenance"}
-    return {"operation": "distilled", "owner": msgspec.to_builtins(desk.shard), "extra": extra, **{key: fields.get(key) for key in keys}}
+    return {"operation": "distilled", "owner": msgspec.to_builtins(desk.shard), "extra": extra, **what}
 
 
 def _placed(message: str) -> str:

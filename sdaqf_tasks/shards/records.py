@@ -424,7 +424,7 @@ def texts(record: Abstraction) -> Iterable[str]:
 
 def entry(record: Abstraction, operation: Operation, owner: Shard, **extra: Any) -> Entry:
     """What was done to the record, as it is now."""
-    return Entry(operation=operation, owner=owner, extra=extra, **_named(record, Entry))
+    return Entry(operation=operation, owner=owner, extra=extra, **msgspec.structs.asdict(record.pin))
 
 
 def appended(provenance: Sequence[Entry], dropped: int, *new: Entry) -> dict[str, Any]:
@@ -432,10 +432,6 @@ def appended(provenance: Sequence[Entry], dropped: int, *new: Entry) -> dict[str
     entries = (*provenance, *new)
     over = max(0, len(entries) - PROVENANCE)
     return {"provenance": (entries[0], *entries[1 + over :]), "provenance_dropped": dropped + over}
-
-
-def _named(record: Abstraction, kind: type[Object]) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in kind.__struct_fields__ if name not in ("operation", "owner", "extra")}
 
 
 def concept(text: str) -> str:

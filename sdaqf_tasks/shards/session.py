@@ -26,21 +26,7 @@ from sdaqf_tasks.shards.commands import SIGILS, Command, Word
 from sdaqf_tasks.shards.desk import Desk, Objects
 from sdaqf_tasks.shards.distill import Example
 from sdaqf_tasks.shards.operations import Change, Foreign, Given
-from sdaqf_tasks.shards.records import (
-    Abstraction,
-    Bucket,
-    Catalog,
-    Decision,
-    Event,
-    Front,
-    Input,
-    Object,
-    Shard,
-    Source,
-    Staged,
-    State,
-    Text,
-)
+from sdaqf_tasks.shards.records import Abstraction, Bucket, Catalog, Decision, Event, Front, Input, Shard, Source, Staged, State, Text
 
 PROGRAM = "1"
 """Version of what commands make of the same state and inputs. A chain made by another version is not replayed."""
@@ -66,7 +52,7 @@ class _Making:
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
 
-    def keep(self, value: Object | Bucket) -> str:
+    def keep(self, value: records.Object | Bucket) -> str:
         object_id, data = records.sealed(value)
         self.objects[object_id] = data
         return object_id
@@ -78,7 +64,7 @@ class _Step(NamedTuple):
     command: Command
     front: Front
     given: Given
-    keep: Callable[[Object | Bucket], str]
+    keep: Callable[[records.Object | Bucket], str]
 
     @property
     def argument(self) -> str:
@@ -187,9 +173,8 @@ def _commit(desk: Desk, step: _Step) -> _Effect:
     live = _applied(desk, step)
     if live == desk.state.live:
         return {"session": None, "staged": None}, {"committed": []}
-    told = [
-        {"concept": each.concept_id, "version": each.lineage_version, "trust": each.trust_class.value} for each in desk.all_staged.values()
-    ]
+    made = desk.all_staged.values()
+    told = [{"concept": each.concept_id, "version": each.lineage_version, "trust": each.trust_class.value} for each in made]
     fields = {"live": live, "revision": desk.state.revision + 1, "committed": True, "session": None, "staged": None}
     return fields, {"committed": told, "decisions": sorted(desk.staged.decisions)}
 
