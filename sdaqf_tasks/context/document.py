@@ -71,15 +71,8 @@ def content_digest(snapshot: Artifact[Snapshot], compaction: Artifact[Compaction
     shown = passages(snapshot, compaction)
     index = {passage.node.node_id: position for position, passage in enumerate(shown)}
     entries = [
-        [
-            passage.node.locator.root_scope.value,
-            passage.node.locator.path,
-            passage.extract.text_sha256,
-            passage.extract.authority.value,
-            passage.extract.sensitivity.value,
-            passage.extract.required,
-        ]
-        for passage in shown
+        [*reading_order(node)[:2], extract.text_sha256, extract.authority.value, extract.sensitivity.value, extract.required]
+        for node, extract in shown
     ]
     pairs = sorted(sorted((index[edge.source_node_id], index[edge.target_node_id])) for edge in contradictions(snapshot))
     return canonical.digest(canonical.encode({"contradictions": pairs, "extracts": entries})).lower()

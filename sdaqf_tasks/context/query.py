@@ -72,13 +72,8 @@ def _as_of(asked: Asked, graph: Artifact[Graph], committed: str | None) -> str:
 
 def _budget(asked: Asked) -> Budget:
     bounds = asked.entry.budget if isinstance(asked.entry.budget, BudgetEntry) else BudgetEntry()
-    return Budget(
-        unit="canonical_utf8_bytes",
-        budget_bytes=asked.budget_bytes,
-        max_nodes=bounds.nodes,
-        max_edges=bounds.edges,
-        max_traversal_depth=bounds.depth,
-    )
+    most = {"max_nodes": bounds.nodes, "max_edges": bounds.edges, "max_traversal_depth": bounds.depth}
+    return Budget(unit="canonical_utf8_bytes", budget_bytes=asked.budget_bytes, **most)
 
 
 class Origins:

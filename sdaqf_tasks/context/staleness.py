@@ -80,10 +80,8 @@ class Held(NamedTuple):
         """Whether there is no such file, or no such part of it: other errors are the manifest's."""
         if self.error is None:
             return False
-        spot = self.declared.spot.at(self.pin.part[0])
-        return self.error.reason is Reason.MISSING_OR_UNREADABLE or (
-            self.pin.part[0] != "" and self.error.where == spot.document.place(spot.path)
-        )
+        kind, spot = self.pin.part[0], self.declared.spot.at(self.pin.part[0])
+        return self.error.reason is Reason.MISSING_OR_UNREADABLE or (kind != "" and self.error.where == spot.document.place(spot.path))
 
 
 class Difference(NamedTuple):

@@ -39,6 +39,10 @@ Glob = Annotated[str, Meta(min_length=1, max_length=500)]
 File = Annotated[str, _like(records.PATH_PATTERN)]
 Files = Annotated[list[File], Meta(max_length=63)]
 Time = Annotated[str, _like(records.TIME_PATTERN)]
+Duration = Annotated[str, _like(f"^[1-9][0-9]{{0,5}}[mhdw]{END}")]
+Digest = Annotated[str, _like(f"^[0-9A-Fa-f]{{64}}{END}")]
+Edges = Annotated[list[EdgeType], Meta(min_length=1)]
+Immutable = Literal["immutable"]
 Size = Annotated[str, _like(f"^[1-9][0-9]{{0,8}}(B|KiB|MiB){END}")] | int
 Lines = Annotated[str, _like(f"^[1-9][0-9]{{0,6}}(-[1-9][0-9]{{0,6}})?{END}")] | Annotated[int, Meta(ge=1, le=1_000_000)]
 
@@ -47,9 +51,7 @@ class Expiry(Shape, frozen=True, kw_only=True):
     """When something was observed, and how long it holds."""
 
     observed: Annotated[Time, _says("When it was observed: YYYY-MM-DDThh:mm:ssZ.")]
-    holds: Annotated[
-        Annotated[str, _like(f"^[1-9][0-9]{{0,5}}[mhdw]{END}")] | UnsetType, _says("How long it holds: N with m, h, d or w.")
-    ] = msgspec.field(name="for", default=UNSET)
+    holds: Annotated[Duration | UnsetType, _says("How long it holds: N with m, h, d or w.")] = msgspec.field(name="for", default=UNSET)
     expires: Annotated[Time | UnsetType, _says("Until when it holds, in place of `for`.")] = UNSET
 
 
@@ -66,13 +68,9 @@ class Described(Shape, frozen=True, kw_only=True):
     producer: Annotated[Name | UnsetType, _says("Who produced it; as in defaults where absent.")] = UNSET
     recorded_by: Annotated[Name | UnsetType, _says("Who recorded it; as in defaults where absent.")] = UNSET
     sensitivity: Annotated[Adoptable | UnsetType, _says("Who may see it; as in defaults where absent.")] = UNSET
-    freshness: Annotated[Literal["immutable"] | Expiry | UnsetType, _says("immutable, or when it was observed and how long it holds.")] = (
-        UNSET
-    )
+    freshness: Annotated[Immutable | Expiry | UnsetType, _says("immutable, or when it was observed and how long it holds.")] = UNSET
     pin: Annotated[bool | UnsetType, _says("Whether the lock holds what was reviewed; by kind where absent.")] = UNSET
-    sha256: Annotated[
-        Annotated[str, _like(f"^[0-9A-Fa-f]{{64}}{END}")] | UnsetType, _says("The digest of the whole file, pinned here.")
-    ] = UNSET
+    sha256: Annotated[Digest | UnsetType, _says("The digest of the whole file, pinned here.")] = UNSET
 
 
 class SpecificationEntry(Described, frozen=True, kw_only=True):
@@ -139,9 +137,7 @@ class QueryEntry(Shape, frozen=True, kw_only=True):
     identifiers: Annotated[list[Word], Meta(max_length=128, description="Identifiers that lead to sources.")] = []
     require: Annotated[list[Alias], _says("Aliases that are in, or the query is refused.")] = []
     seeds: Annotated[Literal["all"] | list[Alias], _says("Aliases to start from, or all.")] = []
-    edges: Annotated[Annotated[list[EdgeType], Meta(min_length=1)] | UnsetType, _says("Relations to follow; all seven where absent.")] = (
-        UNSET
-    )
+    edges: Annotated[Edges | UnsetType, _says("Relations to follow; all seven where absent.")] = UNSET
     clearance: Annotated[Sensitivity, _says("The most sensitive that its reader may see.")] = Sensitivity.REPOSITORY_PRIVATE
     as_of: Annotated[Time | UnsetType, _says("The moment at which expiry is judged.")] = UNSET
     budget: Annotated[Size | BudgetEntry | UnsetType, _says("A size such as 64KiB; 256KiB where absent.")] = UNSET

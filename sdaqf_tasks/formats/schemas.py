@@ -52,14 +52,8 @@ def _envelope(name: str, content: type[Record]) -> dict[str, Any]:
         "artifact_id": {"type": "string", "pattern": id_pattern(PREFIXES[content])},
         "content": {"$ref": f"#/$defs/{content.__name__}"},
     }
-    return {
-        "title": name,
-        "type": "object",
-        "properties": members,
-        "required": list(members),
-        "additionalProperties": False,
-        "$defs": _definitions(content),
-    }
+    closed = {"type": "object", "required": list(members), "additionalProperties": False}
+    return {"title": name, **closed, "properties": members, "$defs": _definitions(content)}
 
 
 def _definitions(root: type[msgspec.Struct]) -> dict[str, Any]:
