@@ -99,12 +99,10 @@ class Store:
         except Conflict as error:
             if error.reason is not Reason.OUTPUT_EXISTS:
                 raise
-            try:
-                intact = self.get(object_id) == data
-            except SdaqfError:
-                intact = False
-            if not intact:
-                files.replace(path, data)
+            with contextlib.suppress(SdaqfError):
+                if self.get(object_id) == data:
+                    return
+            files.replace(path, data)
 
     def get(self, object_id: str) -> bytes:
         """The bytes of an object, which are what its id says. Raises `Unreadable`: OBJECT_MISSING, OBJECT_DAMAGED."""
@@ -135,13 +133,9 @@ class Store:
         """The receipt of a ref, or None where it is missing or damaged."""
         data = self._read(f"refs/{name}.made", _RECEIPT_BYTES)
         try:
-            value = canonical.load(data) if data is not None else None
-        except Malformed:
-            return None
-        try:
-            found = msgspec.convert(value, Receipt)
+            found = msgspec.convert(canonical.load(data) if data is not None else None, Receipt)
             return found if found.until is None or instant(found.until) else None
-        except (msgspec.ValidationError, Invalid):
+        except (Malformed, msgspec.ValidationError, Invalid):
             return None
 
     def point(self, name: str, receipt: Receipt) -> None:

@@ -111,7 +111,7 @@ def propose(project: Project, agents: Sequence[str] = ()) -> Proposal:
     settings = {path: text for agent in agents for path, text in AGENTS[agent].items()}
     files = {manifest: data, f"{folder}/{NAME}.lock": lock, f"{folder}/.schema.json": schemas()["manifest-yaml.schema.json"]}
     files |= {path: text.encode("ascii") for path, text in settings.items()}
-    there = {path: settings.get(path, "") for path in files if _exists(project, path)}
+    there = {path: settings.get(path, "") for path in files if project.root.has(path)}
     files = {path: data for path, data in files.items() if path not in there}
     return Proposal(tree, specification, tuple(parts), left_out, looked, manifest, files, there)
 
@@ -135,16 +135,11 @@ def _remove_folder(folder: Path) -> None:
         folder.rmdir()
 
 
-def _exists(project: Project, path: str) -> bool:
-    place = project.top / path
-    return place.exists() or place.is_symlink()
-
-
 def _folder(project: Project) -> str:
     """The folder that the manifest goes into. Raises `Conflict` where there is one."""
     folder = next((folder for folder in project.settings.manifests if not set(folder) & set("*?")), "manifests").strip("/")
     taken = [found.path for found in project.manifests if found.name == NAME]
-    taken += [path for ending in ("yaml", "yml", "lock") if _exists(project, path := f"{folder}/{NAME}.{ending}")]
+    taken += [path for ending in ("yaml", "yml", "lock") if project.root.has(path := f"{folder}/{NAME}.{ending}")]
     if taken:
         todo = "Edit it; `sdaqf init` is for projects without one, and overwrites nothing."
         raise Conflict(Reason.OUTPUT_EXISTS, f"{taken[0]} is there already; nothing was written", todo=todo)

@@ -330,6 +330,7 @@ _OWNER_ROOT = path("--owner-root", "ROOT", "where owner files lie (else SDAQF_OW
 WAIT = argument("--wait", "SECONDS", "how long to wait for another run (60)", type=_seconds, default=60)
 _MANIFESTS = argument("names", "NAME", "manifests; all where none is named", nargs="*")
 SHARD = argument("--shard", "SHARD", "core, or project:ID (else SDAQF_SHARD, the settings' one, project:default)")
+_SOURCE = argument("source", "SOURCE", "an alias, a path, or the id of a node or source; all where absent", nargs="?")
 _CONTEXT = argument("name", "NAME[.QUERY]", "a manifest, or one of its queries")
 
 ARGUMENTS: Mapping[str, Sequence[Argument]] = {
@@ -367,11 +368,7 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
         _OWNER_ROOT,
     ),
     "status": (_MANIFESTS, _OWNER_ROOT),
-    "explain": (
-        _CONTEXT,
-        argument("source", "SOURCE", "an alias, a path, or the id of a node or source; all where absent", nargs="?"),
-        _OWNER_ROOT,
-    ),
+    "explain": (_CONTEXT, _SOURCE, _OWNER_ROOT),
     "render": (
         _CONTEXT,
         argument("--clearance", "S", f"{', '.join(CLEARANCES)}: who reads it", choices=CLEARANCES, default=CLEARANCES[1]),

@@ -138,9 +138,8 @@ def _tell(answer: _Answer, options: argparse.Namespace, voice: Voice, *, written
     if names:
         voice.say(f"{'wrote' if written else 'would write'} {', '.join(names)}{waiting}")
     elif not options.resolve:
-        voice.say(
-            "nothing moved" if options.moved else "no observation has ended" if options.observed else "every lock is as the files are"
-        )
+        told = "nothing moved" if options.moved else "no observation has ended" if options.observed else "every lock is as the files are"
+        voice.say(told)
     if names and written and not terminal and not options.resolve:
         voice.say("written without a terminal: whoever called this says that the texts were read")
 
