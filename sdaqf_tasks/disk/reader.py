@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import NamedTuple
 
 from sdaqf_tasks.disk.files import Root, shown
 from sdaqf_tasks.disk.repository import Repository
 from sdaqf_tasks.errors import Reason, Unreadable
+from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.records import RootScope
 from sdaqf_tasks.world import REFERENCE_BYTES, Observed, Tree
 
@@ -51,7 +51,7 @@ class Reader:
             raise Unreadable(Reason.SOURCE_BYTE_LIMIT, f"the file has {outcome.size} bytes, more than are read here", at=shown(path))
         if data is None:
             data = self._bytes(key, outcome.limit)
-            if _digest(data) != outcome.sha256:
+            if canonical.digest(data) != outcome.sha256:
                 raise Unreadable(Reason.CHANGED, "the file changed since it was first read", at=shown(path))
         return Observed(data, outcome.sha256)
 
@@ -59,7 +59,7 @@ class Reader:
         data = None
         try:
             data = self._bytes(key, limit)
-            outcome = _Outcome(limit, len(data), _digest(data))
+            outcome = _Outcome(limit, len(data), canonical.digest(data))
             if len(data) <= self._room:
                 self._kept[key] = data
                 self._room -= len(data)
@@ -74,7 +74,3 @@ class Reader:
         if root is None:
             raise Unreadable(Reason.MISSING_OR_UNREADABLE, "there is no owner root to read it from", at=shown(path))
         return root.read(path, limit)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest().upper()

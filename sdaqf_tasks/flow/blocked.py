@@ -186,7 +186,9 @@ def record_of(run: Run, job: Job | None, error: SdaqfError) -> Record:
         return record
     kept, private = _Bytes(), _Private(job, embed=os.environ.get("SDAQF_EMBED_OWNER") == "1")
     reads, declared = tuple(_reads(job, kept, private)), tuple(_declared(job, kept, private))
-    world = replace(world, trees=tuple(_trees(job)), reads=reads, declared=declared, stories=job.log.stories, failure=None)
+    first, later = job.first_tree, job.log.trees
+    trees = (Look.of(first), *(None if tree == first else Look.of(tree) for tree in later))
+    world = replace(world, trees=trees, reads=reads, declared=declared, stories=job.log.stories, failure=None)
     return replace(
         record,
         stage=job.stage.name,
@@ -281,13 +283,6 @@ def _objects(job: Job, kept: _Bytes, private: _Private) -> dict[str, bytes | Non
     return found
 
 
-def _trees(job: Job) -> Iterator[Look | None]:
-    first = job.first_tree
-    yield Look.of(first)
-    for tree in job.log.trees:
-        yield None if tree == first else Look.of(tree)
-
-
 # ---- keeping it -----------------------------------------------------------------------------------------------------
 
 
@@ -309,16 +304,13 @@ def keep(error: SdaqfError) -> None:
         replay_id = identity(record)
         data = canonical.encode(Envelope(replay_id=replay_id, record=record), bounded=False) + b"\n"
         store.create()
-        folder = store.folder / "blocked" / f"{_compact(now())}-{os.getpid()}"
+        moment = now()[:19].replace("-", "").replace(":", "")
+        folder = store.folder / "blocked" / f"{moment}Z-{os.getpid()}"
         files.make_folder(folder, within=store.top)
         with suppress(Conflict):  # the same stage was refused alike, in the same second
             files.publish(folder / f"{replay_id}.json", data)
         error.record = f"Record {replay_id[:13]} ({len(data) / 1024:.0f} KB, {record.sensitivity.value}): sdaqf replay {replay_id[:13]}"
         _prune(store.folder / "blocked")
-
-
-def _compact(time: str) -> str:
-    return time[:19].replace("-", "").replace(":", "") + "Z"
 
 
 def records(folder: Path) -> list[Path]:

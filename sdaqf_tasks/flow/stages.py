@@ -216,8 +216,7 @@ def _compact(job: Job) -> Made:
 
 
 def _render(job: Job) -> Made:
-    title = str(job.declaration.documents[0].value.get("title") or job.chain.label)
-    data = document(job["snapshot"], job["compaction"], title=title).encode("utf-8")
+    data = document(job["snapshot"], job["compaction"], title=job.declaration.title or job.chain.label).encode("utf-8")
     return Made(DOCUMENT + canonical.digest(data), data)
 
 

@@ -169,6 +169,11 @@ class Declaration(NamedTuple):
     relationships: tuple[Related, ...]
     queries: dict[str, Asked]
 
+    @property
+    def title(self) -> str:
+        """As written; empty where it is not."""
+        return str(self.documents[0].value.get("title") or "")
+
     def find(self, alias: str) -> Declared:
         """The source of an alias that was declared."""
         return next(declared for declared in self.sources if declared.alias == alias)

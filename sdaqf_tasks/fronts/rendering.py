@@ -58,20 +58,14 @@ def run(project: Project, options: argparse.Namespace, voice: Voice) -> int:
         head = "".join(f"{line}\n" for line in lines(found))
         document, shown = "", list[Passage]()
         if found.built is not None:
-            title = _title(running, found.chain)
+            declaration = running.reading(running.project.manifest(found.chain.manifest)).declaration
             most = options.max_bytes - len(head.encode()) if options.max_bytes else None
-            document, shown = fitting(*found.built, title=title, most=most)
+            document, shown = fitting(*found.built, title=declaration.title or found.chain.label, most=most)
     if options.json:
         voice.say_json(value(found, shown))
     else:
         voice.say_document(head + document)
     return Exit.DONE
-
-
-def _title(running: Run, chain: Chain) -> str:
-    """The same as the stage gives its document."""
-    reading = running.reading(running.project.manifest(chain.manifest))
-    return str(reading.declaration.documents[0].value.get("title") or chain.label)
 
 
 def _into(running: Run, options: argparse.Namespace, clearance: Sensitivity, voice: Voice) -> int:

@@ -7,7 +7,7 @@ audit(...)       what the objects say of one another, all faults at once
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -143,12 +143,11 @@ def _faults(object_id: str, which: Shard, objects: Objects) -> Iterator[str]:
             yield from (f"{name}: {message}" for message in _invalid(record))
 
 
-def _invalid(record: Abstraction) -> Iterable[str]:
+def _invalid(record: Abstraction) -> Iterator[str]:
     try:
         verify(record)
     except Invalid as error:
-        return (str(error),)
-    return ()
+        yield str(error)
 
 
 def _live_and_saved(desk: Desk, damaged: Container[str]) -> Iterator[Desk]:
