@@ -114,8 +114,6 @@ class Reason(enum.Enum):
 
     EXTRA_MISSING = ("extra-missing", "A library that only this command needs is not installed.", "The message names what to install.", 500)
 
-    GATE_FAILED = ("gate-failed", "The gate found something at or above its level.", "Settle what it names.")
-
     # Places to write
     OUTPUT_EXISTS = ("output-exists", "The output is there already.", "Choose another name; nothing is overwritten.")
     OUTPUT_INVALID = ("output-invalid", "The output cannot be written there.", "Name a file in an existing folder that is not a link.", 400)

@@ -38,8 +38,7 @@ EMBEDDED = 8_388_608
 KEPT = 50
 RECORD_BYTES = 134_217_728
 REPLAY = "REPLAY-"
-OBSERVE, GATE = "observe", "gate"
-"""What is no stage of the table: the look at the tree before all stages, and `check`, where no stage would be refused."""
+OBSERVE = "observe"
 
 Hash = Annotated[str, Meta(pattern=f"^[0-9A-F]{{64}}{END}")]
 
@@ -178,10 +177,10 @@ class _Bytes:
 
 
 def record_of(run: Run, job: Job | None, error: SdaqfError) -> Record:
-    """The record of a refused job; without one, of a tree that could not be observed, or of a gate that failed."""
+    """The record of a refused job; without one, of a tree that could not be observed."""
     refusal = failure(error)
     world = World(clock=run.now, locked=run.locked, owner=run.owner is not None, excludes=run.excludes, failure=refusal)
-    record = Record(program=PROGRAM, stage=GATE if error.reason is Reason.GATE_FAILED else OBSERVE, world=world, refusal=refusal)
+    record = Record(program=PROGRAM, stage=OBSERVE, world=world, refusal=refusal)
     if job is None:
         return record
     kept, private = _Bytes(), _Private(job, embed=os.environ.get("SDAQF_EMBED_OWNER") == "1")

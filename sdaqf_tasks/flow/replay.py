@@ -19,14 +19,13 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from sdaqf_tasks import errors
-from sdaqf_tasks.context.findings import Found
 from sdaqf_tasks.context.staleness import Difference
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.disk.store import PROGRAM, Store
 from sdaqf_tasks.disk.store import identity as artifact_identity
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable, reason_of
 from sdaqf_tasks.flow import blocked, stages
-from sdaqf_tasks.flow.blocked import GATE, OBSERVE, Envelope, Failure, Read, Record
+from sdaqf_tasks.flow.blocked import OBSERVE, Envelope, Failure, Read, Record
 from sdaqf_tasks.flow.project import Chain, ManifestFile, Reading, read_declaration
 from sdaqf_tasks.flow.run import Run, candidate
 from sdaqf_tasks.flow.stages import BY_NAME, Job
@@ -68,7 +67,7 @@ def read(data: bytes) -> Record | None:
         return None
     blobs = all(blob is None or canonical.digest(blob) == digest for digest, blob in record.blobs.items())
     objects = all(blob is None or artifact_identity(blob) == object_id for object_id, blob in record.objects.items())
-    return record if intact and blobs and objects and record.stage in (OBSERVE, GATE, *BY_NAME) else None
+    return record if intact and blobs and objects and record.stage in (OBSERVE, *BY_NAME) else None
 
 
 def replay(data: bytes, outside: Outside = lambda record, name: None) -> Verdict:
@@ -77,8 +76,6 @@ def replay(data: bytes, outside: Outside = lambda record, name: None) -> Verdict
         return Verdict(INSUFFICIENT, None, None, "the record is damaged or was edited")
     if record.program != PROGRAM:
         return Verdict(OBSERVATIONAL, None, "version", f"made by version {record.program[:20]} of the stages, not {PROGRAM}", record)
-    if record.stage == GATE:
-        return Verdict(OBSERVATIONAL, None, "missing", "a gate tells what it found; what it compared is not in the record", record)
     found: dict[str, bytes] = {}
     for name, blob in {**record.blobs, **record.objects}.items():
         if blob is not None:
@@ -339,11 +336,8 @@ def rehearse(run: Run, chain: Chain, last: str, *, keep: bool = False) -> SdaqfE
     return None
 
 
-def keep_of_gate(run: Run, names: Iterable[str], failing: Sequence[Found]) -> list[str]:
-    """Leave the records of what a failed gate would refuse, of manifests by name; the lines that name them.
-
-    Where no stage would be refused, for a block that was edited or a mention that is dead, the record only tells what was found.
-    """
+def keep_of_gate(run: Run, names: Iterable[str]) -> list[str]:
+    """Leave the records of what a build would refuse where the gate failed, of manifests by name; the lines that name them."""
     found = []
     for name in names:
         try:
@@ -356,13 +350,7 @@ def keep_of_gate(run: Run, names: Iterable[str], failing: Sequence[Found]) -> li
                 found.append(error.record)
             if error and not (isinstance(error.origin, Job) and error.origin.stage.per_query):
                 break  # the other queries are refused for the same
-    if not found:
-        told = "; ".join(f"{each.path}:{each.line} {each.code.value}: {each.message}" for each in failing)
-        error = Refused(Reason.GATE_FAILED, told)
-        error.origin = run
-        blocked.keep(error)
-        found.append(error.record)
-    return [*filter(None, found)]
+    return found
 
 
 def found(folder: Path | None, name: str) -> bytes:

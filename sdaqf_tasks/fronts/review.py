@@ -154,7 +154,7 @@ def run_check(options: argparse.Namespace, voice: Voice) -> int:
         checked = gate.check(run, options.names, base=options.base)
         gate.verify_outputs(run, [path for _, path in options.output])
         failed = not checked.unmet and findings.worst(checked, options.fail_on or ("error",)) and not options.exit_zero
-        records = replay.keep_of_gate(run, checked.manifests, checked.findings) if failed else []
+        records = replay.keep_of_gate(run, checked.manifests) if failed else []
     for name, path in options.output:
         files.replace(path, findings.FORMATS[name](checked).encode("utf-8"), mode=0o644)
     voice.say(*findings.FORMATS["json" if options.json else options.format](checked).splitlines())
