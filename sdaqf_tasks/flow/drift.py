@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -47,7 +48,7 @@ def drifts(run: Run, held: Held) -> Iterator[Drift]:
     reviewed = _number(record, "last_review_revision") > _number(record, "last_revision")
     severity = Severity.NOTICE if reviewed else Finding.DRIFTED.severity
     for example, is_there in gone:
-        place = f"{example.get('path')}:{example.get('line_start')}-{example.get('line_end')}"
+        place = _place(example)
         agree = f"{len(examples) - len(gone)} of {len(examples)} examples still agree ({record.get('threshold')} needed)"
         reads = "reads differently" if is_there else "is gone, or cannot be read"
         message = f"{place} {reads}{_since(run, example)}; {agree}" + ("; reviewed since" if reviewed else "")
@@ -58,10 +59,14 @@ def again(record: Mapping[str, Any]) -> str:
     """The command that distils a record again, from the places that it names."""
     name, sources = str(record.get("concept_id")), [each for each in record["sources"] if isinstance(each, dict)]
     options = [f"{key}:{record[key]}" for key in ("tier", "category", "parent") if isinstance(record.get(key), str)]
-    specs = [f"region:{each.get('path')}:{each.get('line_start')}-{each.get('line_end')}" for each in sources]
+    specs = [f"region:{_place(each)}" for each in sources]
     said = ["--statement", str(record["statement"])] if record.get("statement") else []
     words = " ".join(map(shlex.quote, (name, *options, *specs, *said)))
     return f"sdaqf shard distil {words}   or, where it still holds: sdaqf shard refresh {shlex.quote(name)}   and publish it"
+
+
+def _place(example: Mapping[str, Any]) -> str:
+    return f"{example.get('path')}:{example.get('line_start')}-{example.get('line_end')}"
 
 
 def _number(record: Mapping[str, Any], key: str) -> int:
@@ -127,7 +132,7 @@ def _stands(example: Mapping[str, Any], data: bytes | None) -> bool:
 def _since(run: Run, example: Mapping[str, Any]) -> str:
     """` since 8ac1f0e`: the oldest commit after which the example does not stand in its file, where git knows."""
     path, found = str(example.get("path")), ""
-    try:
+    with suppress(SdaqfError):
         history = History(run.repository, [path])
         versions = history.versions(path)
         contents = history.contents([version.blob for version in versions], SOURCE_BYTES)
@@ -135,6 +140,4 @@ def _since(run: Run, example: Mapping[str, Any]) -> str:
             if _stands(example, contents.get(version.blob)):
                 return f" since {found[:7]}" if found else ""
             found = version.commit
-    except SdaqfError:
-        pass
     return ""

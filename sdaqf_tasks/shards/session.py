@@ -75,6 +75,7 @@ _Effect = tuple[dict[str, Any], Mapping[str, Any]]
 """The fields of the state that change, and what the answer tells."""
 
 _Cell = Callable[[Desk, _Step], _Effect] | Reason
+"""What is done, or why not."""
 
 
 def born(which: Shard, front: Front) -> Move:
