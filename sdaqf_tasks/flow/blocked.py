@@ -44,7 +44,7 @@ Hash = Annotated[str, Meta(pattern=f"^[0-9A-F]{{64}}{END}")]
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A closed part of a record."""
+    """A closed part of a record. What has a default is written all the same: a record that lacks a member is not that of its id."""
 
 
 class Failure(_Part, frozen=True, kw_only=True):
@@ -93,8 +93,8 @@ class Read(_Part, frozen=True, kw_only=True):
 
 
 class World(_Part, frozen=True, kw_only=True):
-    """What was outside. `trees`: the tree at the beginning, and each later look, null where it was the same. All that has a
-    default is left so where the tree could not be observed, and `failure` where it could."""
+    """What was outside. `trees`: the tree at the beginning, and each later look, null where it was the same. Without a job
+    there are no trees, reads and stories, and `failure` says what there was; with one, `failure` is null."""
 
     clock: str
     locked: bool
@@ -176,7 +176,7 @@ class _Bytes:
         return digest
 
 
-def record_of(run: Run, job: Job | None, error: SdaqfError) -> Record:
+def _record_of(run: Run, job: Job | None, error: SdaqfError) -> Record:
     """The record of a refused job; without one, of a tree that could not be observed."""
     refusal = failure(error)
     world = World(clock=run.now, locked=run.locked, owner=run.owner is not None, excludes=run.excludes, failure=refusal)
@@ -299,7 +299,7 @@ def keep(error: SdaqfError) -> None:
     if store.folder.exists() and not store.is_there:
         return
     with suppress(SdaqfError, OSError):
-        record = record_of(run, job, error)
+        record = _record_of(run, job, error)
         replay_id = identity(record)
         data = canonical.encode(Envelope(replay_id=replay_id, record=record), bounded=False) + b"\n"
         store.create()
