@@ -18,7 +18,7 @@ from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.shards import replay
 from sdaqf_tasks.shards.desk import Desk
 from sdaqf_tasks.shards.lookup import Hint, Query, lookup
-from sdaqf_tasks.shards.records import CORE, Abstraction, Kind, Operation, Source, State, Text, Trust
+from sdaqf_tasks.shards.records import CORE, Abstraction, Event, Kind, Operation, Source, State, Text, Trust
 from sdaqf_tasks.world import lines
 
 View = dict[str, Any]
@@ -136,27 +136,53 @@ def _kept_text(desk: Desk, source: Source) -> str | None:
 def review(bench: Workbench) -> View:
     """What is staged, against what is live."""
     desk, has_drifted = bench.desk(), drifted(bench)
-    found = [_reviewed(record, desk.live(record.concept_id), has_drifted) for record in desk.all_staged.values()]
+    acts = _acts(desk)
+    found = [_reviewed(record, desk.live(name), has_drifted, acts.get(name, [])) for name, record in desk.all_staged.items()]
     accepted = sum(entry["accepted"] for entry in found)
     staged = {name: msgspec.to_builtins(desk.decision(name)) for name in sorted(desk.staged.decisions)}
     return {**where(desk), "staged": found, "accepted": accepted, "decisions": staged}
 
 
-def _reviewed(record: Abstraction, live: Abstraction | None, has_drifted: Callable[[Source], bool]) -> View:
+def _acts(desk: Desk) -> dict[str, list[Event]]:
+    """What this session did to each staged record, newest first: told by the shard's own events, whatever a record claims."""
+    found: dict[str, list[Event]] = {}
+    for each in desk.chain():
+        if each.state.session is None:
+            break
+        before = Desk(each.state.previous, desk.objects).staged.records if each.state.previous else {}
+        for name, held in each.staged.records.items():
+            if before.get(name) != held:
+                found.setdefault(name, []).append(each.event)
+    return found
+
+
+def _said_by(record: Abstraction, acts: Sequence[Event]) -> str:
+    """Where the content came from: what this session did, else the newest entry of the record that made any."""
+    for event in acts:
+        if (event.command or "").startswith("/import_"):
+            return "an imported file"
+        if (event.command or "").startswith("/merge_"):
+            return "another shard"
+        if (event.command or "").startswith("/commit_"):
+            return _SAID_BY[event.front.value]
     made = next((entry for entry in reversed(record.provenance) if entry.operation is Operation.DISTILLED), record.provenance[0])
+    return _SAID_BY.get(str(made.extra.get("front")), "a file") + ("" if made.owner == record.owner else f" of {made.owner}")
+
+
+def _reviewed(record: Abstraction, live: Abstraction | None, has_drifted: Callable[[Source], bool], acts: Sequence[Event]) -> View:
     holding = [source.place for source in record.sources if not has_drifted(source)]
     return {
         "concept": record.concept_id,
         "replaces": live.lineage_version if live else None,
         "same_content": live is not None and live.consensus_hash == record.consensus_hash,
         "last": record.provenance[-1].operation.value,
-        "accepted": record.provenance[-1].operation is Operation.ACCEPTED,
+        "accepted": bool(acts) and (acts[0].word or "").startswith("accept "),
         "tier": record.tier.value,
         "trust": record.trust_class.value,
         "decay": record.decay_state.value,
         "promotion_ready": record.promotion_ready,
         "statement": record.statement,
-        "said_by": _SAID_BY.get(str(made.extra.get("front")), "a file") + (f" of {made.owner}" if made.owner != record.owner else ""),
+        "said_by": _said_by(record, acts),
         "examples": [source.place for source in record.sources],
         "agree": len(holding),
         "threshold": record.threshold,

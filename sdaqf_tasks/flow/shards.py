@@ -187,7 +187,8 @@ def where(desk: Desk) -> dict[str, Any]:
 
 
 def _verify_expected(desk: Desk, expected: Expected) -> None:
-    if expected.state is not None and expected.state != desk.state_id:
+    wanted = (expected.state or "").upper().removeprefix("SHARD-STATE-")
+    if expected.state is not None and (len(wanted) < session.PREFIX or not desk.state_id.removeprefix("SHARD-STATE-").startswith(wanted)):
         raise Refused(Reason.STATE_CHANGED, f"{desk.shard} is in another state than the one that was named")
     if expected.session is not None and expected.session != desk.state.session:
         raise Refused(Reason.SESSION_CHANGED, f"{desk.shard} has another session than the one that was named, or none")

@@ -264,11 +264,15 @@ def _review_lines(found: View) -> Iterator[str]:
         untrusted = ", untrusted" if each["trust"] == "exploratory" else ""
         if each["statement"]:
             yield f'   "{each["statement"]}"        (said by: {each["said_by"]}{untrusted})'
-        agree = f"{each['agree']} of {len(each['examples'])} examples agree, {_readiness(each)}"
+        holds = each["agree"] == len(each["examples"])
+        then = _readiness(each) if holds else f"the others have drifted: sdaqf shard show {each['concept']} --diff"
+        agree = f"{each['agree']} of {len(each['examples'])} examples agree, {then}"
         yield f"   {agree}: {' · '.join(each['examples'])}"
         yield f"   shared lines: {each['patterns'][0]} …      {len(each['patterns'])} patterns, {len(each['tokens'])} tokens"
     for name, decision in found["decisions"].items():
         yield f"   core:{name}: {decision['decision'] if decision else 'withdraw'}"
+    if waiting := [each["concept"] for each in found["staged"] if each["trust"] == "exploratory"]:
+        yield f"To take them over as they are now: sdaqf shard accept {' '.join(waiting)} --expect {found['state'][12:24].lower()}"
     if found["staged"] or found["decisions"]:
         yield "Next: sdaqf shard commit   (or drop CONCEPT, or discard)"
 

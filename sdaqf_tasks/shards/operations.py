@@ -330,7 +330,8 @@ def _imported(desk: Desk, name: str, text: str, front: Front) -> tuple[Abstracti
         raise Invalid(Reason.CONTRACT_INVALID, _placed(str(error)), at=f"{name}/record") from None
     highest = desk.catalog.lineages.get(record.lineage_id, 0)
     stamps = {key: born[key] for key in ("first_revision", "last_revision", "last_review_revision")}
-    trust = Trust.EXPLORATORY if front is Front.MCP else min(record.trust_class, desk.shard.trust)
+    # Core is entered by promotion only: what a file claims there is at most that.
+    trust = Trust.EXPLORATORY if front is Front.MCP else min(record.trust_class, desk.shard.trust, Trust.PROMOTED)
     return replace(record, owner=desk.shard, trust_class=trust, lineage_version=highest + 1, **stamps), missing
 
 

@@ -389,7 +389,11 @@ def scored(record: Abstraction) -> Abstraction:
 
 
 def verify(record: Abstraction) -> None:
-    """Raise `Invalid` unless the fields fit one another: counts, derived scores, consensus, provenance, texts."""
+    """Raise `Invalid` unless every field keeps its bound, and they fit one another: counts, scores, consensus, provenance, texts."""
+    try:
+        msgspec.convert(msgspec.to_builtins(record), Abstraction)  # bounds, which a record does not count when it is built
+    except msgspec.ValidationError as error:
+        raise Invalid(Reason.CONTRACT_INVALID, str(error)[:200]) from None
     for name, value in scores(record)._asdict().items():
         must(getattr(record, name) == value, f"is not what the record gives: {value}", name)
     must(record.examples == len(record.sources), "is not the number of sources", "examples")
@@ -431,7 +435,7 @@ def appended(provenance: Sequence[Entry], dropped: int, *new: Entry) -> dict[str
     """The fields `provenance` and `provenance_dropped` with more entries: the first and the newest fifteen stay (PR-2)."""
     entries = (*provenance, *new)
     over = max(0, len(entries) - PROVENANCE)
-    return {"provenance": (entries[0], *entries[1 + over :]), "provenance_dropped": dropped + over}
+    return {"provenance": (entries[0], *entries[1 + over :]), "provenance_dropped": min(LARGEST, dropped + over)}
 
 
 def concept(text: str) -> str:

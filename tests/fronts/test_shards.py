@@ -232,6 +232,18 @@ class TestPerson:
         assert "1 staged, 1 accepted" in sdaqf("shard", "review").out
         assert sdaqf("shard", "commit").out.count("exploratory") == 0
 
+    def test_what_is_accepted_is_what_was_reviewed(self, shard: Path, sdaqf: Sdaqf) -> None:
+        staged_by_an_agent(shard)
+        [line] = [line for line in sdaqf("shard", "review").out.splitlines() if "--expect" in line]
+        command = line.partition(": sdaqf ")[2].split()
+        bench = Workbench(Project.find(shard), shard_of("project:default"), Front.MCP)
+        bench.run([SIGIL.replace("region", 'statement:"Something else." region', 1)])
+        before = head(shard)
+        code, said = at_terminal(shard, *command)
+        assert (code, "StateChanged" in said, head(shard)) == (1, True, before)
+        [line] = [line for line in sdaqf("shard", "review").out.splitlines() if "--expect" in line]
+        assert at_terminal(shard, *line.partition(": sdaqf ")[2].split())[0] == 0
+
     def test_a_commit_says_what_stays_exploratory(self, shard: Path, sdaqf: Sdaqf) -> None:
         staged_by_an_agent(shard)
         assert sdaqf("shard", "commit").out.splitlines()[-1] == "1 stay exploratory until somebody accepts them: guard"
@@ -334,6 +346,8 @@ class TestFiles:
         path = live / "abstractions/guard.json"
         assert sdaqf("shard", "import", path).out.splitlines()[0] == "staged in project:default: guard"
         assert str(live) not in "".join(each.read_text() for each in (tmp_path / "other/.sdaqf/shards/project/default/objects").iterdir())
+        [staged] = sdaqf("shard", "review", "--json").value["staged"]
+        assert (staged["said_by"], staged["accepted"]) == ("an imported file", False)
         value = json.loads(path.read_bytes())
         value["record"]["quality_score"] += 1
         (tmp_path / "bad.json").write_text(json.dumps(value))

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from sdaqf_tasks.errors import Reason
-from sdaqf_tasks.shards.records import CORE, Abstraction, Decay, Front, Kind, Operation, Shard, Trust, entry
+from sdaqf_tasks.shards.records import CORE, LARGEST, PROVENANCE, Abstraction, Decay, Front, Kind, Operation, Shard, Trust, entry
 from tests.keys import KEY
 from tests.shards.records import PROJECT, record
 from tests.shards.simulator import Bench, changed, distil
@@ -40,7 +41,18 @@ def test_trust_is_never_above_the_files_nor_the_default_of_the_shard(which: Shar
     for live in ([], [record(owner=OTHER, trust_class=Trust.PROMOTED)], [record(owner=OTHER, trust_class=Trust.EXPLORATORY)]):
         bench = benches(*live, which=which)
         bench.run(LINE, front=front, files=published(record(owner=OTHER, trust_class=trust)))
-        assert bench.staged().trust_class is min(trust, which.trust)
+        assert bench.staged().trust_class is min(trust, which.trust, Trust.PROMOTED)  # core is entered by promotion only
+
+
+def test_a_count_at_its_bound_stays_there_whatever_is_done_to_the_record() -> None:
+    many = record(owner=OTHER)
+    entries = many.provenance * PROVENANCE
+    files = published(replace(many, provenance=entries, provenance_dropped=LARGEST))
+    bench = benches()
+    bench.run(LINE, "/prune_abstractions stale retry", files=files)
+    assert bench.staged().provenance_dropped == LARGEST
+    bench.run("commit")
+    assert bench.live().decay_state is Decay.STALE
 
 
 @pytest.mark.parametrize("trust", Trust)
