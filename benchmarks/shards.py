@@ -29,7 +29,6 @@ from sdaqf_tasks.flow import shard_views
 from sdaqf_tasks.flow.project import Project
 from sdaqf_tasks.flow.shards import Workbench
 from sdaqf_tasks.shards import session
-from sdaqf_tasks.shards.lookup import Query
 from sdaqf_tasks.shards.records import CATALOG_RECORDS, Abstraction, Bucket, Catalog, Event, Front, State, bucket_of, sealed
 from tests.shards.records import PROJECT, record, source
 
@@ -55,8 +54,7 @@ def main() -> int:
             begun = f"a shard of {count:,} records"
             row(f"{begun}: `begin scratch`, distil, `commit`, in the process", lambda: bench(top).run(CHANGE))
             row(f"{begun}: `commit` alone", lambda: bench(top).run(["commit"]), lambda: bench(top).run(CHANGE[:2]))
-            query = Query(("src/a.py",), ("retry",), (), None, 4)
-            row(f"{begun}: lookup", lambda q=query: shard_views.support(bench(top), q))  # type: ignore[misc]
+            row(f"{begun}: lookup", lambda: shard_views.support(bench(top), ["src/a.py"], ["retry"], [], None, 4))
             bench(top).run(CHANGE[:2])
             row(f"{begun}: review of one staged record", lambda: shard_views.review(bench(top)))
             bench(top).run(["discard"])
