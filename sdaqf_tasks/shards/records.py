@@ -177,7 +177,7 @@ class Entry(Object, frozen=True, kw_only=True):
     lineage_version: Positive
     trust_class: Trust
     consensus_hash: Hash
-    extra: dict[str, str | int | tuple[str, ...]]
+    extra: dict[str, str | Number | tuple[str, ...]]
 
 
 class Abstraction(Object, frozen=True, kw_only=True):

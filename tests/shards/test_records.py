@@ -50,6 +50,20 @@ def test_the_members_of_each_object_are_those_of_the_page() -> None:
     assert (root["previous"], root["saved"], root["session"], root["staged"], root["revision"]) == (None, None, None, None, 0)
 
 
+@pytest.mark.parametrize(("number", "fits"), [(0, True), (LARGEST, True), (LARGEST + 1, False), (10**30, False), (-1, False)])
+def test_a_number_in_the_provenance_is_bounded_like_every_other(number: int, fits: bool) -> None:
+    value = msgspec.to_builtins(record())
+    value["provenance"][0]["extra"] = {"count": number}
+    data = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    object_id = f"SHARD-RECORD-{hashlib.sha256(data).hexdigest().upper()}"
+    if fits:
+        assert decode(object_id, data).provenance[0].extra == {"count": number}
+        return
+    with pytest.raises(Invalid) as caught:
+        decode(object_id, data)
+    assert caught.value.reason is Reason.OBJECT_DAMAGED
+
+
 @pytest.mark.parametrize("spoil", [lambda data: data + b"\n", lambda data: b" " + data, lambda data: data.replace(b":", b": ", 1)])
 def test_bytes_that_are_not_canonical_are_damaged_even_under_their_own_digest(spoil: Any) -> None:
     data = spoil(sealed(record())[1])
