@@ -217,9 +217,13 @@ class Store:
     def remove(self, name: str) -> None:
         """Take a file of the build folder away, if it is there. For who holds the lock."""
         path = self.folder / name
-        if any(parent.is_symlink() for parent in path.parents if parent.is_relative_to(self.folder)):
+        if self.is_led_to(path.parent):
             raise Conflict(Reason.OUTPUT_INVALID, "the folder is a link", at=files.shown(path.name))
         files.remove(path)
+
+    def is_led_to(self, folder: Path) -> bool:
+        """Whether a link leads from the top to a folder, or the folder is one."""
+        return any(each.is_symlink() for each in (folder, *folder.parents) if each != self.top and each.is_relative_to(self.top))
 
     def _read(self, name: str, limit: int) -> bytes | None:
         try:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.disk.files import Root
-from sdaqf_tasks.disk.store import PROGRAM
+from sdaqf_tasks.disk.store import PROGRAM, Store
 from sdaqf_tasks.errors import Conflict, Reason, SdaqfError, Unreadable
 from sdaqf_tasks.flow import lock
 from sdaqf_tasks.flow.project import now, read_declaration
@@ -309,17 +309,17 @@ def keep(error: SdaqfError) -> None:
         with suppress(Conflict):  # the same stage was refused alike, in the same second
             files.publish(folder / f"{replay_id}.json", data)
         error.record = f"Record {replay_id[:13]} ({len(data) / 1024:.0f} KB, {record.sensitivity.value}): sdaqf replay {replay_id[:13]}"
-        _prune(store.folder / "blocked")
+        _prune(store)
 
 
-def records(folder: Path) -> list[Path]:
-    """The records of a build folder, newest first."""
-    found = [path for path in folder.glob(f"*/{REPLAY}*.json") if path.is_file() and not path.is_symlink()]
+def records(store: Store) -> list[Path]:
+    """The records of a build folder, newest first; none that a link leads to."""
+    found = [path for path in (store.folder / "blocked").glob(f"*/{REPLAY}*.json") if path.is_file() and not store.is_led_to(path)]
     return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name), reverse=True)
 
 
-def _prune(folder: Path) -> None:
-    for path in records(folder)[KEPT:]:
+def _prune(store: Store) -> None:
+    for path in records(store)[KEPT:]:
         path.unlink(missing_ok=True)
         with suppress(OSError):
             path.parent.rmdir()

@@ -353,16 +353,16 @@ def keep_of_gate(run: Run, names: Iterable[str]) -> list[str]:
     return found
 
 
-def found(folder: Path | None, name: str) -> bytes:
+def found(store: Store | None, name: str) -> bytes:
     """The bytes of a record: a file by its path, the newest (`latest`), or one of the build folder by the beginning of its id.
 
     Raises `Refused`: UNKNOWN_NAME; `Unreadable`.
     """
-    known = blocked.records(folder) if folder else []
+    known = blocked.records(store) if store else []
     named = known[:1] if name == "latest" else [path for path in known if len(name) > 9 and path.name.startswith(name.upper()[:71])]
     if Path(name).suffix == ".json" and Path(name).is_file():
         named = [Path(name)]
-    if name == "latest" and folder is None:
+    if name == "latest" and store is None:
         raise Refused(Reason.UNKNOWN_NAME, "there is no project here, and so no latest record", todo="Name the file.")
     if not named:
         raise Refused(Reason.UNKNOWN_NAME, f"there is no record {name[:80]!r}", todo="Name a file, latest, or REPLAY- and six digits.")

@@ -20,7 +20,7 @@ def run(options: Options, voice: Voice) -> int:
     """Exit 0 where the record is fully replayable, else 1. Without a project a record that holds everything is replayed all the same."""
     with ExitStack() as stack:
         here = _here(options, stack)
-        data = replay.found(here.store.folder / "blocked" if here else None, options.record)
+        data = replay.found(here.store if here else None, options.record)
         verdict = replay.replay(data, replay.at_hand(here)) if here else replay.replay(data)
         since = replay.why(verdict.record, here) if options.why and here and verdict.record else None
     voice.say_json(told(verdict, since, options.why)) if options.json else voice.say(*lines(verdict, since, options.why))

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sdaqf_tasks.disk.store import Store
 from sdaqf_tasks.errors import Reason
 from sdaqf_tasks.flow import blocked, replay
 from sdaqf_tasks.flow.blocked import EMBEDDED, Envelope, Record
@@ -107,8 +108,12 @@ REFUSED: dict[str, tuple[Callable[[Workshop], object], Reason, str]] = {
 }
 
 
+def records(shop: Workshop) -> list[Path]:
+    return blocked.records(Store(shop.path, shop.folder.relative_to(shop.path).as_posix()))
+
+
 def record_at(shop: Workshop) -> Path:
-    [path] = blocked.records(shop.folder / "blocked")
+    [path] = records(shop)
     return path
 
 
@@ -176,12 +181,12 @@ class TestRecords:
         shop.tree.git("rm", "-q", "src/gone.py")
         shop.tree.git("commit", "-q", "-m", "two")
         assert shop.command("check", "--fail-on", "dead-mention").returncode == 1
-        assert blocked.records(shop.folder / "blocked") == []
+        assert records(shop) == []
 
     def test_a_gate_that_passes_leaves_none(self, shop: Workshop) -> None:
         shop.command("lock")
         assert shop.command("check").returncode == 0
-        assert blocked.records(shop.folder / "blocked") == []
+        assert records(shop) == []
 
     def test_what_is_built_leaves_none(self, shop: Workshop) -> None:
         shop.build()
@@ -200,9 +205,22 @@ class TestRecords:
         for number in range(blocked.KEPT + 2):
             shop.manifest(f"sdaqf: {number + 2}\n")
             shop.build()
-        found = blocked.records(shop.folder / "blocked")
+        found = records(shop)
         assert len(found) == blocked.KEPT
         assert "sdaqf: 53" in msgspec.json.decode(found[0].read_bytes(), type=Envelope).record.blobs.values().__str__()
+
+    @pytest.mark.parametrize("link", [".sdaqf", ".sdaqf/build", ".sdaqf/build/blocked", ".sdaqf/build/blocked/linked"])
+    def test_what_a_link_leads_to_is_neither_removed_nor_read(self, link: str, shop: Workshop, tmp_path: Path) -> None:
+        outside = tmp_path / ".sdaqf/build/blocked/linked"
+        outside.mkdir(parents=True)
+        for number in range(blocked.KEPT + 10):
+            (outside / f"REPLAY-{number:064X}.json").write_text("{}")
+        (shop.path / link).parent.mkdir(parents=True, exist_ok=True)
+        (shop.path / link).symlink_to(tmp_path / link)
+        shop.manifest("sdaqf: 2\n")
+        shop.command("build")
+        assert len(list(outside.iterdir())) == blocked.KEPT + 10
+        assert "{}" not in [path.read_text() for path in records(shop)]
 
     def test_doctor_and_gc_leave_them_alone(self, shop: Workshop) -> None:
         shop.manifest("sdaqf: 2\n")
@@ -290,7 +308,7 @@ class TestBounds:
         used = sum(len(blob or b"") for blob in self._blobs(shop))
         monkeypatch.setattr(blocked, "EMBEDDED", used - extra)
         shop.build()
-        newest = blocked.records(shop.folder / "blocked")[0].read_bytes()
+        newest = records(shop)[0].read_bytes()
         with shop.run() as run:
             assert replay.replay(newest, replay.at_hand(run)).source == source
         alone = replay.replay(newest)
