@@ -2,7 +2,7 @@
 
 A record holds the world as the stage saw it: what it took, what it read, the tree, the clock, what git told, and the
 refusal. Bytes are kept once, by digest, to 8 MiB. What is the owner's is left out unless `SDAQF_EMBED_OWNER=1`: then only
-its digest is there. The id is the digest of the canonical record, and the file has its name:
+its digest is there, and the refusal says what may quote nothing. The id is the digest of the canonical record, and the file has its name:
 
     build/blocked/YYYYMMDDThhmmssZ-PID/REPLAY-<hex>.json        mode 0600; the newest fifty stay
 """
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.disk.files import Root
 from sdaqf_tasks.disk.store import PROGRAM, Store
-from sdaqf_tasks.errors import Conflict, Reason, SdaqfError, Unreadable
+from sdaqf_tasks.errors import Conflict, Reason, SdaqfError, Unreadable, reason_of
 from sdaqf_tasks.flow import lock
 from sdaqf_tasks.flow.project import now, read_declaration
 from sdaqf_tasks.flow.run import Run
@@ -39,6 +39,7 @@ KEPT = 50
 RECORD_BYTES = 134_217_728
 REPLAY = "REPLAY-"
 OBSERVE = "observe"
+WITHHELD = "what it says is not in the record: it may quote the owner's text"
 
 Hash = Annotated[str, Meta(pattern=f"^[0-9A-F]{{64}}{END}")]
 
@@ -150,6 +151,13 @@ def failure(error: SdaqfError) -> Failure:
     return Failure(kind=type(error).__name__, reason=error.reason.value, **said)
 
 
+def withheld(record: Record, refusal: Failure) -> Failure:
+    """A refusal as the record may hold it: where the owner's text was left out, in words that quote nothing."""
+    if "owner" not in record.left_out.values() or not (reason := reason_of(refusal.reason)):
+        return refusal
+    return replace(refusal, message=WITHHELD, todo=reason.todo, excerpt=())
+
+
 def identity(record: Record) -> str:
     return REPLAY + canonical.digest(canonical.encode(record, bounded=False))
 
@@ -188,7 +196,7 @@ def _record_of(run: Run, job: Job | None, error: SdaqfError) -> Record:
     first, later = job.first_tree, job.log.trees
     trees = (Look.of(first), *(None if tree == first else Look.of(tree) for tree in later))
     world = replace(world, trees=trees, reads=reads, declared=declared, stories=job.log.stories, failure=None)
-    return replace(
+    record = replace(
         record,
         stage=job.stage.name,
         manifest=job.chain.manifest,
@@ -201,6 +209,7 @@ def _record_of(run: Run, job: Job | None, error: SdaqfError) -> Record:
         left_out=kept.left_out,
         sensitivity=private.highest,
     )
+    return replace(record, refusal=withheld(record, refusal))
 
 
 class _Private:

@@ -90,9 +90,11 @@ def replay(data: bytes, outside: Outside = lambda record, name: None) -> Verdict
         refusal = _again(record, found)
     except _Strayed as error:
         return Verdict(INSUFFICIENT, None, None, f"the stage asks for what the record does not hold: {error}", record)
-    if refusal != record.refusal:
-        return Verdict(INSUFFICIENT, None, None, "the re-run is not refused alike", record, refusal)
-    return Verdict(FULLY, source, None, "same refusal, byte for byte", record, refusal)
+    told = refusal and blocked.withheld(record, refusal)
+    if told != record.refusal:
+        return Verdict(INSUFFICIENT, None, None, "the re-run is not refused alike", record, told)
+    alike = "byte for byte" if told == refusal else "as far as the record may tell it"
+    return Verdict(FULLY, source, None, f"same refusal, {alike}", record, told)
 
 
 _REASONS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import stat
 from collections.abc import Callable
@@ -296,6 +297,35 @@ class TestPrivacy:
         shop.build()
         assert self.NOTE.encode() not in read(record_at(shop)).blobs.values()
         assert read(record_at(shop)).sensitivity is Sensitivity.OWNER_PRIVATE
+
+
+    QUOTING = {
+        "a heading": ("# Ledger 4711\n", "section: nope"),
+        "a near heading": ("# Ledger 4711\n", "section: Ledger 4712"),
+        "a near function": ("def ledger_4711() -> None:\n    pass\n", "symbol: ledger_4712"),
+        "too few lines": ("Ledger 4711\n", "lines: 5-9"),
+    }
+
+    @pytest.mark.parametrize("embed", ["", "1"])
+    @pytest.mark.parametrize("whose", ["root: owner", "sensitivity: owner-private"])
+    @pytest.mark.parametrize(("text", "part"), QUOTING.values(), ids=QUOTING.keys())
+    def test_a_refusal_quotes_what_is_the_owners_only_where_it_may(
+        self, text: str, part: str, whose: str, embed: str, private: Workshop, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SDAQF_EMBED_OWNER", embed)
+        assert private.owner_root
+        name = "note.py" if "def" in text else "note.md"
+        (private.owner_root / name).write_text(text)
+        private.write(name, text)
+        private.manifest(with_source(f"  part: {{path: {name}, kind: finding, {whose}, {part}}}\n"))
+        error = private.refusal()
+        held = msgspec.to_builtins(read(record_at(private)), builtin_types=(bytes,))
+        assert bool(re.search("(?i)ledger.4711", repr(held))) is bool(embed)
+        assert held["refusal"]["reason"] == error.reason.value
+        with private.run() as run:
+            verdict = replay.replay(record_at(private).read_bytes(), replay.at_hand(run))
+        assert (verdict.cls, verdict.refusal) == (FULLY, read(record_at(private)).refusal)
+        assert verdict.detail == f"same refusal, {'byte for byte' if embed else 'as far as the record may tell it'}"
 
 
 class TestBounds:
