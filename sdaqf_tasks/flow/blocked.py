@@ -27,10 +27,10 @@ from sdaqf_tasks.flow import lock
 from sdaqf_tasks.flow.project import now, read_declaration
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.stages import Job
-from sdaqf_tasks.formats import canonical, globs
+from sdaqf_tasks.formats import canonical, globs, plain_yaml
 from sdaqf_tasks.formats.lockfile import LOCK_BYTES
 from sdaqf_tasks.formats.records import END, RootScope, Sensitivity
-from sdaqf_tasks.world import Observed, Tree
+from sdaqf_tasks.world import REFERENCE_BYTES, SOURCE_BYTES, Observed, Tree
 
 EMBEDDED = 8_388_608
 """Bytes of files that a record holds."""
@@ -88,14 +88,14 @@ class Read(_Part, frozen=True, kw_only=True):
 
     scope: RootScope
     path: str
-    limit: int
+    limit: Annotated[int, Meta(ge=0, le=max(plain_yaml.BYTES, LOCK_BYTES, SOURCE_BYTES, REFERENCE_BYTES))]
     sha256: Hash | None = None
     failure: Failure | None = None
 
 
 class World(_Part, frozen=True, kw_only=True):
     """What was outside. `trees`: the tree at the beginning, and each later look, null where it was the same. Without a job
-    there are no trees, reads and stories, and `failure` says what there was; with one, `failure` is null."""
+    there are no trees, reads and stories: such a record is only looked at."""
 
     clock: str
     locked: bool
@@ -105,7 +105,6 @@ class World(_Part, frozen=True, kw_only=True):
     reads: tuple[Read, ...] = ()
     declared: tuple[Read, ...] = ()
     stories: dict[str, str] = {}
-    failure: Failure | None = None
 
 
 class Record(_Part, frozen=True, kw_only=True):
@@ -187,7 +186,7 @@ class _Bytes:
 def _record_of(run: Run, job: Job | None, error: SdaqfError) -> Record:
     """The record of a refused job; without one, of a tree that could not be observed."""
     refusal = failure(error)
-    world = World(clock=run.now, locked=run.locked, owner=run.owner is not None, excludes=run.excludes, failure=refusal)
+    world = World(clock=run.now, locked=run.locked, owner=run.owner is not None, excludes=run.excludes)
     record = Record(program=PROGRAM, stage=OBSERVE, world=world, refusal=refusal)
     if job is None:
         return record
@@ -195,7 +194,7 @@ def _record_of(run: Run, job: Job | None, error: SdaqfError) -> Record:
     reads, declared = tuple(_reads(job, kept, private)), tuple(_declared(job, kept, private))
     first, later = job.first_tree, job.log.trees
     trees = (Look.of(first), *(None if tree == first else Look.of(tree) for tree in later))
-    world = replace(world, trees=trees, reads=reads, declared=declared, stories=job.log.stories, failure=None)
+    world = replace(world, trees=trees, reads=reads, declared=declared, stories=job.log.stories)
     record = replace(
         record,
         stage=job.stage.name,

@@ -76,6 +76,8 @@ def replay(data: bytes, outside: Outside = lambda record, name: None) -> Verdict
         return Verdict(INSUFFICIENT, None, None, "the record is damaged or was edited")
     if record.program != PROGRAM:
         return Verdict(OBSERVATIONAL, None, "version", f"made by version {record.program[:20]} of the stages, not {PROGRAM}", record)
+    if record.stage == OBSERVE:
+        return Verdict(OBSERVATIONAL, None, "missing", "what the tree looked like is not in the record", record)
     found: dict[str, bytes] = {}
     for name, blob in {**record.blobs, **record.objects}.items():
         if blob is not None:
@@ -125,8 +127,6 @@ def _named(record: Record, name: str) -> str:
 def _again(record: Record, found: dict[str, bytes]) -> Failure | None:
     """The refusal of the stage in the recorded world, or None where it is not refused."""
     try:
-        if record.stage == OBSERVE:
-            raise _error(record.world.failure or record.refusal)
         run = cast(Run, _World(record, found))
         job = Job(run, BY_NAME[record.stage], Chain(record.manifest, record.query))
         stages.execute(job, job.inputs())
@@ -164,6 +164,8 @@ class _Folder:
 
 def _told(each: Read, found: dict[str, bytes]) -> bytes:
     if each.sha256 is not None:
+        if each.sha256 not in found:
+            raise _Strayed(each.path)
         return found[each.sha256]
     if each.failure is not None:
         raise _error(each.failure)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,13 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sdaqf_tasks.disk.store import Store
-from sdaqf_tasks.errors import Reason
-from sdaqf_tasks.flow import blocked, replay
+from sdaqf_tasks.errors import Reason, Refused
+from sdaqf_tasks.flow import blocked, replay, stages
 from sdaqf_tasks.flow.blocked import EMBEDDED, Envelope, Record
 from sdaqf_tasks.flow.replay import EXTERNAL, FULLY, INSUFFICIENT, OBSERVATIONAL
 from sdaqf_tasks.formats import canonical
+from sdaqf_tasks.formats.lockfile import LOCK_BYTES
 from sdaqf_tasks.formats.records import Sensitivity
-from tests.flow.workshop import MANIFEST, Workshop
+from tests.flow.workshop import DEFAULT, MANIFEST, Workshop
 from tests.fronts.run import SDAQF, in_process, program
 
 EXPIRED = (
@@ -142,9 +145,13 @@ class TestRecords:
         shop.tree.git("init", "-q", "inner")
         assert shop.command("build").returncode == 1
         verdict = replay.replay(record_at(shop).read_bytes())
-        assert (verdict.cls, verdict.record and verdict.record.stage) == (FULLY, blocked.OBSERVE)
-        assert verdict.refusal is not None
-        assert verdict.refusal.reason == Reason.TREE_ENTRY.value
+        assert (verdict.cls, verdict.reason, verdict.detail) == (
+            OBSERVATIONAL,
+            "missing",
+            "what the tree looked like is not in the record",
+        )
+        assert verdict.record is not None
+        assert (verdict.record.stage, verdict.record.refusal.reason) == (blocked.OBSERVE, Reason.TREE_ENTRY.value)
 
     def test_a_manifest_without_a_lock_where_one_is_asked_for(self, shop: Workshop) -> None:
         assert shop.command("build", "--locked").returncode == 1
@@ -232,6 +239,14 @@ class TestRecords:
         assert path.is_file()
 
 
+QUOTING = {
+    "a heading": ("# Ledger 4711\n", "section: nope"),
+    "a near heading": ("# Ledger 4711\n", "section: Ledger 4712"),
+    "a near function": ("def ledger_4711() -> None:\n    pass\n", "symbol: ledger_4712"),
+    "too few lines": ("Ledger 4711\n", "lines: 5-9"),
+}
+
+
 class TestPrivacy:
     NOTE = "nobody may see this"
 
@@ -298,14 +313,6 @@ class TestPrivacy:
         assert self.NOTE.encode() not in read(record_at(shop)).blobs.values()
         assert read(record_at(shop)).sensitivity is Sensitivity.OWNER_PRIVATE
 
-
-    QUOTING = {
-        "a heading": ("# Ledger 4711\n", "section: nope"),
-        "a near heading": ("# Ledger 4711\n", "section: Ledger 4712"),
-        "a near function": ("def ledger_4711() -> None:\n    pass\n", "symbol: ledger_4712"),
-        "too few lines": ("Ledger 4711\n", "lines: 5-9"),
-    }
-
     @pytest.mark.parametrize("embed", ["", "1"])
     @pytest.mark.parametrize("whose", ["root: owner", "sensitivity: owner-private"])
     @pytest.mark.parametrize(("text", "part"), QUOTING.values(), ids=QUOTING.keys())
@@ -362,6 +369,48 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return record_at(shop).read_bytes()
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A record of every stage, each of a refusal that came after everything was done: the tree had moved."""
+    shop = Workshop(tmp_path_factory.mktemp("whole") / "project")
+    shop.build()
+    found = {}
+    with shop.run() as run:
+        _ = run.tree
+        for name in ("manifest", "index", "query", "select", "snapshot"):
+            job = stages.Job(run, stages.BY_NAME[name], DEFAULT)
+            stages.execute(job, job.inputs())
+            error = Refused(Reason.CANDIDATE_MOVED, "the tree moved")
+            error.origin = job
+            blocked.keep(error)
+            [path] = [path for path in records(shop) if path.name.startswith(error.record[7:20])]
+            found[name] = path.read_bytes()
+    return found
+
+
+def _change(held: Any, chance: st.DataObject) -> None:
+    """Change one member anywhere: take it away, or put what stands elsewhere, or what is near it, in its place."""
+    places = list(_places(held))
+    parent, key = chance.draw(st.sampled_from(places))
+    other, name = chance.draw(st.sampled_from(places))
+    kind = chance.draw(st.integers(0, 3))
+    if kind == 0:
+        del parent[key]
+    elif kind == 1:
+        parent[key] = copy.deepcopy(other[name])
+    else:
+        parent[key] = chance.draw(
+            st.sampled_from(["", "x", "a/b", "\0", "../x", "2026-01-01T00:00:00Z", "AAAA", None, 0, 2**40, True, [], {}])
+        )
+
+
+def _places(held: Any) -> Iterator[tuple[Any, Any]]:
+    for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
+        yield held, key
+        if isinstance(value, dict | list):
+            yield from _places(value)
+
+
 class TestEdited:
     @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
     @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -397,6 +446,36 @@ class TestEdited:
     def test_a_record_of_another_stage(self, data: bytes, stage: str) -> None:
         record = msgspec.json.decode(data, type=Envelope).record
         assert replay.replay(self._sealed(msgspec.structs.replace(record, stage=stage))).cls == INSUFFICIENT
+
+    def test_what_was_read_and_is_not_in_the_record_cannot_be_read_again(self, data: bytes) -> None:
+        record = msgspec.json.decode(data, type=Envelope).record
+        verdict = replay.replay(self._sealed(msgspec.structs.replace(record, blobs={})))
+        assert (verdict.cls, verdict.detail) == (
+            INSUFFICIENT,
+            "the stage asks for what the record does not hold: manifests/context.yaml",
+        )
+
+    @pytest.mark.parametrize(("limit", "cls"), [(LOCK_BYTES, FULLY), (LOCK_BYTES + 1, INSUFFICIENT), (-1, INSUFFICIENT)])
+    def test_a_record_names_no_bound_that_the_program_has_not(self, limit: int, cls: str, data: bytes) -> None:
+        record = msgspec.json.decode(data, type=Envelope).record
+        declared = tuple(msgspec.structs.replace(each, limit=limit) for each in record.world.declared)
+        other = msgspec.structs.replace(record, world=msgspec.structs.replace(record.world, declared=declared))
+        assert replay.replay(self._sealed(other)).cls == cls
+
+    @given(chance=st.data())
+    @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @pytest.mark.parametrize("stage", ["manifest", "index", "query", "select", "snapshot"])
+    def test_whatever_a_sealed_record_says_nothing_but_a_verdict_comes_of_it(
+        self, stage: str, whole: Mapping[str, bytes], chance: st.DataObject
+    ) -> None:
+        record = msgspec.json.decode(whole[stage])["record"]
+        for _ in range(chance.draw(st.integers(1, 3))):
+            _change(record, chance)
+        try:
+            sealed = self._sealed(msgspec.json.decode(msgspec.json.encode(record), type=Record))
+        except (msgspec.ValidationError, ValueError):
+            return
+        assert replay.replay(sealed).cls in (FULLY, OBSERVATIONAL, INSUFFICIENT)
 
     @staticmethod
     def _sealed(record: Record) -> bytes:
