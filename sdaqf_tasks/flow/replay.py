@@ -360,12 +360,16 @@ def keep_of_gate(run: Run, names: Iterable[str]) -> list[str]:
 def found(store: Store | None, name: str) -> bytes:
     """The bytes of a record: a file by its path, the newest (`latest`), or one of the build folder by the beginning of its id.
 
-    Raises `Refused`: UNKNOWN_NAME; `Unreadable`.
+    Raises `Refused`: UNKNOWN_NAME; `Unreadable` for what is there and is no file that can be read.
     """
+    try:
+        if name not in ("", "latest"):
+            return files.read_file(Path(name), blocked.RECORD_BYTES)
+    except Unreadable as error:
+        if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            raise
     known = blocked.records(store) if store else []
     named = known[:1] if name == "latest" else [path for path in known if len(name) > 9 and path.name.startswith(name.upper()[:71])]
-    if Path(name).suffix == ".json" and Path(name).is_file():
-        named = [Path(name)]
     if name == "latest" and store is None:
         raise Refused(Reason.UNKNOWN_NAME, "there is no project here, and so no latest record", todo="Name the file.")
     if not named:

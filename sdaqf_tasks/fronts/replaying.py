@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from sdaqf_tasks.errors import SdaqfError
+from sdaqf_tasks.errors import Reason, Refused, SdaqfError
 from sdaqf_tasks.flow import replay, report
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.fronts import commands
@@ -17,21 +17,24 @@ from sdaqf_tasks.fronts.voice import Exit, Voice
 
 
 def run(options: Options, voice: Voice) -> int:
-    """Exit 0 where the record is fully replayable, else 1. Without a project a record that holds everything is replayed all the same."""
+    """Exit 0 where the record is fully replayable, else 1. Without a project, or beside a broken one, a file that holds everything is
+    replayed all the same; whatever else needs the project says what is wrong with it."""
     with ExitStack() as stack:
-        here = _here(options, stack)
-        data = replay.found(here.store if here else None, options.record)
+        here = fault = None
+        try:
+            here = stack.enter_context(Run(commands.project_here(options.owner_root)))
+        except SdaqfError as error:
+            fault = error if error.reason is not Reason.NOT_A_REPOSITORY else None
+        try:
+            data = replay.found(here.store if here else None, options.record)
+        except Refused as error:
+            raise fault or error from None
+        if fault and options.why:
+            raise fault
         verdict = replay.replay(data, replay.at_hand(here)) if here else replay.replay(data)
         since = replay.why(verdict.record, here) if options.why and here and verdict.record else None
     voice.say_json(told(verdict, since, options.why)) if options.json else voice.say(*lines(verdict, since, options.why))
     return Exit.DONE if verdict.cls == replay.FULLY else Exit.REFUSED
-
-
-def _here(options: Options, stack: ExitStack) -> Run | None:
-    try:
-        return stack.enter_context(Run(commands.project_here(options.owner_root)))
-    except SdaqfError:
-        return None
 
 
 def told(verdict: replay.Verdict, since: replay.Since | None, why: bool) -> dict[str, Any]:

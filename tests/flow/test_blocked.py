@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
 import shutil
 import stat
@@ -538,6 +539,54 @@ class TestCommand:
         monkeypatch.chdir(shop.path)
         ran = in_process("replay", name, "--json", capsys=capsys)
         assert (ran.code, json.loads(ran.out)["reason"]) == (1, "unknown-name")
+
+    @pytest.mark.parametrize("name", ["a" * 300 + ".json", "a" * 300, "folder", "folder.json", "pipe", "link"])
+    def test_what_is_there_and_is_no_file_is_refused_calmly(
+        self, name: str, shop: Workshop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(shop.path)
+        for folder in ("folder", "folder.json"):
+            Path(folder).mkdir()
+        os.mkfifo("pipe")
+        Path("link").symlink_to("manifests/context.yaml")
+        ran = in_process("replay", name, "--json", capsys=capsys)
+        assert (ran.code, ran.value["reason"], ran.value["where"]) == (1, "missing-or-unreadable", Path(name).name)
+
+    def test_a_file_may_have_any_name(self, shop: Workshop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        shop.manifest("sdaqf: 2\n")
+        shop.build()
+        monkeypatch.chdir(shop.path)
+        shutil.copy(record_at(shop), "record")
+        assert in_process("replay", "record", "--json", capsys=capsys).value["class"] == FULLY
+
+    BROKEN: tuple[tuple[str, str, dict[str, str], str], ...] = (
+        ("sdaqf.toml", "build = 1\n", {}, "settings-invalid"),
+        ("pyproject.toml", "[[[", {}, "malformed-toml"),
+        ("x", "", {"SDAQF_NOW": "garbage"}, "settings-invalid"),
+        ("x", "", {"SDAQF_OWNER_ROOT": "nowhere"}, "missing-or-unreadable"),
+    )
+
+    @pytest.mark.parametrize(("name", "text", "environment", "reason"), BROKEN)
+    def test_a_broken_project_is_named_where_it_is_needed(
+        self,
+        name: str,
+        text: str,
+        environment: dict[str, str],
+        reason: str,
+        shop: Workshop,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        shop.manifest("sdaqf: 2\n")
+        shop.build()
+        monkeypatch.chdir(shop.path)
+        path = record_at(shop)
+        shop.write(name, text)
+        for variable, value in environment.items():
+            monkeypatch.setenv(variable, value)
+        needing = (["latest"], [path.name[:13]], [str(path), "--why"])
+        assert [in_process("replay", *words, "--json", capsys=capsys).value["reason"] for words in needing] == [reason] * 3
+        assert in_process("replay", path, "--json", capsys=capsys).value["class"] == FULLY
 
     def test_a_damaged_record_is_told_so(
         self, shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
