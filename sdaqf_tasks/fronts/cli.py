@@ -7,6 +7,7 @@ A defect keeps its traceback on stderr.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SdaqfError as error:
         from sdaqf_tasks.flow import report
 
-        error.message = _placeless(error.message, given)
+        error.message, error.where, error.todo = (_placeless(told, given) for told in (error.message, error.where, error.todo))
         if as_json:
             voice.say_json(report.error_object(error, _operation(program)))
         else:
@@ -60,10 +61,15 @@ def _wants_json(given: Sequence[str]) -> bool:
     return any(len(option) > 2 and "--json".startswith(option) for option in options)
 
 
+_ABSOLUTE = re.compile(r"(?:^(?:-[^/]*)?|[:=])(/(?![a-z]+_[a-z]*(?:\s|$)).*)", re.DOTALL)
+"""What of a word is an absolute path: the word, unless it is a command of shards, or what follows an option, or a prefix
+such as `region:`."""
+
+
 def _placeless(message: str, given: Sequence[str]) -> str:
     """The message, in which no word of the command line is an absolute path any more, also where it was cut."""
-    for word in sorted(given, key=len, reverse=True):
-        path = word[word.find("/") :] if word.startswith(("/", "-")) else ""
+    for word in sorted((*given, *" ".join(given).split()), key=len, reverse=True):
+        path = found[1] if (found := _ABSOLUTE.search(word)) else ""
         while len(path) > 1 and path.startswith("/") and (start := message.find(path[:6])) >= 0:
             shown = os.path.commonprefix([message[start:], path])  # noqa: RUF071 (the cut may be inside a name)
             message = message.replace(shown, PurePosixPath(path).name, 1)

@@ -123,6 +123,29 @@ def test_a_name_that_is_no_shard_is_refused_and_never_rewritten_sh_2(name: str, 
     assert not (top / ".sdaqf").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["publish", "b", "--to", "/home/me/records"],
+        ["publish", "b", "--to=/home/me/records"],
+        ["distil", "q", "region:/home/me/a.py:1-2", "region:/home/me/b.py:1-2"],
+        ["run", "/distill_abstraction q from region:/home/me/a.py:1-2 region:/home/me/b.py:1-2"],
+        ["run", "/commit_abstractionz region:/home/me/a.py:1-2"],
+        ["merge", "adopt", "core:/home/me"],
+        ["show", "/home/me/b"],
+        ["import", "/home/me/b.json"],
+        ["lookup", "/home/me/b.py"],
+    ],
+)
+@pytest.mark.parametrize("json", [[], ["--json"]], ids=["words", "json"])
+def test_no_absolute_path_of_a_command_line_is_repeated(words: list[str], json: list[str], shard: Path, sdaqf: Sdaqf) -> None:
+    sdaqf("shard", "begin")
+    ran = sdaqf("shard", *words, *json)
+    assert (ran.code, "/home" in ran.out + ran.err) == (1, False)
+    if words[0] == "run" and not json:
+        assert " commit_abstractions" not in ran.err
+
+
 class TestWords:
     def test_a_session_from_begin_to_commit(self, shard: Path, sdaqf: Sdaqf) -> None:
         assert sdaqf("shard", "begin").code == 0
