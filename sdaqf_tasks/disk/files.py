@@ -372,7 +372,7 @@ def _folder(path: Path, *, link: bool = False) -> Iterator[int]:
     try:
         folder = os.open(path.parent, _FOLDER if link else _FOLDER | os.O_NOFOLLOW)
     except OSError as error:
-        raise _invalid(error, path.name) from error
+        raise _invalid(error, path.parent.name if path.name == "_" else path.name) from error
     try:
         yield folder
     except OSError as error:

@@ -183,7 +183,7 @@ class ShardStore:
         try:
             return sorted(path.name for path in (self.folder / "objects").iterdir())
         except OSError as error:
-            raise _closed(Path("objects"), f"cannot be listed: {error.strerror}") from None
+            raise _closed(Path("objects"), f"cannot be listed: {error.strerror}", todo="See to its permissions.") from None
 
     def ids(self) -> list[str]:
         """The ids that those files are called after, of those that are called after any."""
@@ -251,11 +251,11 @@ def _is_folder(top: Path, folder: Path) -> bool:
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise _closed(place, f"cannot be read: {error.strerror}") from None
+            raise _closed(place, f"cannot be read: {error.strerror}", todo="See to the permissions of its folder.") from None
         if not stat.S_ISDIR(mode):
             raise _closed(place, "is a link or no folder, and no shard is looked for behind it")
     return True
 
 
-def _closed(place: Path, why: str) -> Unreadable:
-    return Unreadable(Reason.MISSING_OR_UNREADABLE, why, at=files.shown(place.as_posix()), todo="Make it a folder, or remove it.")
+def _closed(place: Path, why: str, todo: str = "Make it a folder, or remove it.") -> Unreadable:
+    return Unreadable(Reason.MISSING_OR_UNREADABLE, why, at=files.shown(place.as_posix()), todo=todo)

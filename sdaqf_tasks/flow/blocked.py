@@ -322,7 +322,9 @@ def keep(error: SdaqfError) -> None:
 
 def records(store: Store) -> list[Path]:
     """The records of a build folder, newest first; none that a link leads to."""
-    found = [path for path in (store.folder / "blocked").glob(f"*/{REPLAY}*.json") if path.is_file() and not store.is_led_to(path)]
+    place = store.folder / "blocked"
+    folders = [each for each in place.iterdir() if each.is_dir() and not store.is_led_to(each)] if place.is_dir() else []
+    found = [path for each in folders for path in each.glob(f"{REPLAY}*.json") if path.is_file() and not path.is_symlink()]
     return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name), reverse=True)
 
 

@@ -11,9 +11,10 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
-from sdaqf_tasks.errors import MESSAGE_LIMIT, SdaqfError
+from sdaqf_tasks.disk.files import shown
+from sdaqf_tasks.errors import MESSAGE_LIMIT, Reason, SdaqfError, Unreadable
 from sdaqf_tasks.fronts import commands
 from sdaqf_tasks.fronts.voice import Exit, Voice
 
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = commands.parse(given)
         program = options.program
-        code = options.run(options, voice)
+        code = _run(options, voice)
     except commands.Answered as answer:
         voice.say(*str(answer).splitlines())
         code = Exit.DONE
@@ -53,6 +54,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         voice.aside(*traceback.format_exc().splitlines())
         code = Exit.DEFECT
     return Exit.UNREPORTED if code == Exit.DONE and not voice.heard else code
+
+
+def _run(options: commands.Options, voice: Voice) -> int:
+    """The command; what the system closes to us on the way is named by its path from the top, or the folder that shuts it in."""
+    try:
+        code: int = options.run(options, voice)
+    except PermissionError as error:
+        from sdaqf_tasks.disk.repository import find_top
+
+        path, top = Path(str(error.filename or ".")).absolute(), find_top(Path.cwd())
+        inside = [each for each in (*reversed(path.parents), path) if each != top and each.is_relative_to(top)]
+        shut = next((each for each in inside if not os.access(each, os.X_OK)), path)
+        at = shut.relative_to(top).as_posix() if inside else path.name
+        raise Unreadable(Reason.MISSING_OR_UNREADABLE, "closed to us", at=shown(at), todo="See to its permissions.") from error
+    return code
 
 
 def _wants_json(given: Sequence[str]) -> bool:
