@@ -21,7 +21,7 @@ from sdaqf_tasks.disk.past import converted
 from sdaqf_tasks.errors import Conflict, Finding, Reason, SdaqfError, Severity, Unreadable
 from sdaqf_tasks.flow import blocks, lock, mentions, stages
 from sdaqf_tasks.flow.base import EVERYTHING, Base
-from sdaqf_tasks.flow.drift import differs, drifts
+from sdaqf_tasks.flow.drift import Drifts
 from sdaqf_tasks.flow.lock import OWNER, lock_path
 from sdaqf_tasks.flow.project import Chain, ManifestFile
 from sdaqf_tasks.flow.run import Pass, Run
@@ -106,6 +106,7 @@ class _Checking:
         self.locked: dict[str, Lock] = {}
         self.documents: dict[str, set[str]] = {name: set() for name in mentions.ALWAYS if name in run.tree.files}
         self.mentioned = 0
+        self.drifts = Drifts(run)
         self.modified = frozenset(run.repository.modified())
         self.soon = later(run.now, run.project.settings.soon)
 
@@ -132,7 +133,7 @@ class _Checking:
         self._pins(asked, held, refusal)
         self._objects(manifest)
         for each in held:
-            for told in filter(None, (*drifts(self.run, each), differs(self.run, each))):
+            for told in self.drifts.of(each):
                 severity = told.severity if told.code is Finding.DRIFTED else told.code.severity
                 more = {"part": told.place, "settle": told.settle, "severity": severity}
                 self.add(told.code, each.pin.path, 1, told.message, [manifest.name], **more)

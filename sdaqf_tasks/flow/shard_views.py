@@ -12,7 +12,7 @@ import msgspec
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.disk.shard_store import shards_there
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable
-from sdaqf_tasks.flow.drift import stands
+from sdaqf_tasks.flow.drift import Search
 from sdaqf_tasks.flow.shards import Workbench, store_of, where
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.shards import replay
@@ -84,8 +84,9 @@ def shown(bench: Workbench, name: str, diff: bool = False) -> View:
 
 
 def drifted(bench: Workbench) -> Callable[[Source], bool]:
-    """Whether the recorded text of a source stands nowhere in its file any more; a file is read once."""
+    """Whether the recorded text of a source stands nowhere in its file any more, or it is too much to look; a file is read once."""
     known: dict[str, bytes | None] = {}
+    search = Search()
 
     def has_drifted(source: Source) -> bool:
         if source.path not in known:
@@ -93,7 +94,7 @@ def drifted(bench: Workbench) -> Callable[[Source], bool]:
                 known[source.path] = bench.source(source.path)
             except SdaqfError:
                 known[source.path] = None
-        return not stands(source.line_start, source.line_end, source.text_sha256, known[source.path])
+        return not search.stands(known[source.path], source)
 
     return has_drifted
 

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from sdaqf_tasks.flow import drift
+from sdaqf_tasks.flow.drift import Search
 from sdaqf_tasks.flow.project import Project
 from sdaqf_tasks.flow.publish import publish
 from sdaqf_tasks.flow.shards import Workbench
-from sdaqf_tasks.shards.records import Front, shard
+from sdaqf_tasks.shards.records import Front, Published, Source, shard
+from sdaqf_tasks.world import SOURCE_BYTES
 from tests.flow.reviewing import FILES, MANIFEST, Team
+from tests.shards import records
+from tests.shards.records import source
 
 A, B = "src/a.py", "src/b.py"
 TEXTS = {A: "def a() -> int:\n    return 1\n", B: "# b\ndef b() -> int:\n    return 2\n"}
 
 
 def record(texts: Mapping[str, str] = TEXTS) -> str:
-    def example(path: str, first: int, last: int) -> dict[str, object]:
-        text = "".join(texts[path].splitlines(keepends=True)[first - 1 : last])
-        return {"path": path, "line_start": first, "line_end": last, "text_sha256": hashlib.sha256(text.encode()).hexdigest().upper()}
+    def example(path: str, first: int, last: int) -> Source:
+        return source(path, first, last, "".join(texts[path].splitlines(keepends=True)[first - 1 : last]))
 
-    return json.dumps({"record": {"threshold": 2, "sources": [example(A, 1, 2), example(B, 2, 3)]}, "shard": "project:default"})
+    return published(example(A, 1, 2), example(B, 2, 3))
+
+
+def published(*examples: Source) -> str:
+    made = Published(record=records.record("guard", sources=examples), shard=records.PROJECT, state="SHARD-STATE-" + "0" * 64)
+    return json.dumps(msgspec.to_builtins(made))
 
 
 MEMORY = MANIFEST + "  memory: {glob: abstractions/*.json, kind: finding, pin: true}\n"
@@ -67,6 +78,77 @@ def test_what_settles_it_leaves_nothing_to_find(team: Team) -> None:
     team.write("abstractions/guard.json", record(TEXTS | {B: TEXTS[B].replace("2", "3")}))
     team.lock()
     assert drifted(team) == []
+
+
+def spoilt(change: Callable[[dict[str, Any]], object]) -> str:
+    value = json.loads(record())
+    change(value["record"])
+    return json.dumps(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (spoilt(lambda record: record["sources"][0].update(path="src/client.py\0")), "sources/0/path: not a portable path"),
+        (spoilt(lambda record: record["sources"][0].update(path="../a.py")), "sources/0/path: not a portable path"),
+        (spoilt(lambda record: record.update(sources=record["sources"] * 20)), "Expected `array` of length <= 12"),
+        (spoilt(lambda record: record.update(threshold=10**15)), "Expected `int` <= 12"),
+        (
+            '{"record":{"sources":[{"path":"src/client.py\\u0000","line_start":1,"line_end":1,"text_sha256":"A"}]}}',
+            "Expected `array` of length >= 2",
+        ),
+    ],
+)
+def test_a_file_that_only_says_it_is_a_record_is_not_checked_and_that_is_said(team: Team, text: str, why: str) -> None:
+    team.write("abstractions/guard.json", text)
+    team.lock()
+    [found] = [each for each in team.check()["findings"] if each["code"] == "not-checked"]
+    assert found["path"] == "abstractions/guard.json"
+    assert why in found["message"]
+
+
+@pytest.mark.parametrize("text", ['{"record": {}}', '{"record": 3}', "[]", '{"sources": []}'])
+def test_json_of_somebody_else_is_none_of_ours(team: Team, text: str) -> None:
+    team.write("abstractions/guard.json", text)
+    team.lock()
+    assert [each["code"] for each in team.check()["findings"] if each["code"] in ("drifted", "not-checked")] == []
+
+
+def test_what_is_too_much_to_look_through_is_not_checked_and_takes_no_time(team: Team) -> None:
+    team.write(A, b"\n" * SOURCE_BYTES)
+    team.commit("Line feeds")
+    team.write("abstractions/guard.json", published(*(source(A, 1 + 100 * each, 85 + 101 * each) for each in range(12))))
+    team.lock()
+    began = time.process_time()
+    found = [each for each in team.check()["findings"] if each["path"].startswith("abstractions/")]
+    assert time.process_time() - began < 5  # it took two minutes
+    assert {each["code"] for each in found} >= {"not-checked"}
+    assert "whether src/a.py:1101-1196 still stands in its file: there is too much to look through" in [each["message"] for each in found]
+
+
+class TestSearch:
+    """A text is looked for where it is said to be, then anywhere; a file is hashed once a length, all of them at most so far."""
+
+    ROWS = "a\nb\nc\nd\n"
+
+    def test_a_text_that_stands_where_it_is_said_to_costs_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(drift, "LOOKED", 0)
+        search, data = Search(), self.ROWS.encode()
+        assert search.stands(data, source(A, 2, 3, "b\nc\n")) is True
+        assert search.stands(data, source(A, 1, 2, "b\nc\n")) is None
+
+    def test_one_length_of_one_file_is_paid_for_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        data = self.ROWS.encode()
+        monkeypatch.setattr(drift, "LOOKED", 2 * len(data) + 4 * drift.START)
+        search = Search()
+        assert search.stands(data, source(A, 1, 2, "c\nd\n")) is True
+        assert search.stands(data, source(A, 1, 2, "d\ne\n")) is False
+        assert search.stands(data, source(A, 1, 1, "d\n")) is None
+
+    def test_an_example_in_a_file_of_two_mebibytes_takes_less_than_a_second(self) -> None:
+        search, data, began = Search(), b"\n" * 2_097_152, time.process_time()
+        assert [search.stands(data, source(A, 1, 1 + each, "x")) for each in range(12)] == [None] * 12
+        assert time.process_time() - began < 1
 
 
 class TestAgainstTheShard:
