@@ -376,7 +376,8 @@ def _folder(path: Path, *, link: bool = False) -> Iterator[int]:
     try:
         yield folder
     except OSError as error:
-        raise Conflict(Reason.WRITE_FAILED, f"the system refused to write: {error.strerror}", at=shown(path.name)) from error
+        reason = Reason.OUTPUT_INVALID if isinstance(error, IsADirectoryError) else Reason.WRITE_FAILED
+        raise Conflict(reason, f"the system refused to write: {error.strerror}", at=shown(path.name)) from error
     finally:
         os.close(folder)
 

@@ -151,6 +151,16 @@ class Repository(Closing):
         listing = self._last.listing if self._last else b""
         return any(entry.tracked and entry.name == name for entry in (_listed(item[0]) for item in re.finditer(rb"[^\0]+", listing)))
 
+    def tracked(self, folder: str) -> list[str]:
+        """The names below a folder that git tracks; nothing is hashed, and there need be no commit."""
+        try:
+            self._git.refresh()
+        except Refused as error:
+            if error.reason is not Reason.REPOSITORY_UNBORN:
+                raise
+        items = re.finditer(rb"[^\0]+", self._git.listing(max(ANSWER_BYTES, self._limits.files * 512)))
+        return [entry.name for entry in (_listed(item[0]) for item in items) if entry.tracked and entry.name.startswith(f"{folder}/")]
+
     def blobs(self, names: Sequence[str], limit: int) -> list[bytes | None]:
         """The content of each blob, named by id or as COMMIT:PATH; None where it is none, or larger than `limit` bytes."""
         return self._git.blobs(names, limit)

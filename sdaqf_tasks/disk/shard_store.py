@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -24,12 +25,14 @@ OBJECT_BYTES = 33_554_432
 """Bytes that an object may have: a catalog's bound, and what its form adds."""
 
 HEAD_BYTES = 256
+IGNORING = b"*\n"
 TRIES = 100
 """Times that a file is read again which was replaced meanwhile."""
 
 KEPT = 100_000
 """Objects that one process keeps."""
 
+_OURS = re.compile(r"\.gitignore|lock|token-[0-9]+|(core|project/[^/]+)/(HEAD|lock|objects/SHARD-[^/]+)")
 _LOST = "`sdaqf shard fsck` lists the states that nothing follows; write the id of the last one into HEAD."
 
 
@@ -50,15 +53,11 @@ class ShardStore:
     def create(self, state_id: str, objects: Mapping[str, bytes]) -> None:
         """Make the shard, whose first state this is. Raises `Conflict`: SHARD_EXISTS, or as the writing does."""
         self._verify_new()
+        self._verify_ours()
         files.make_folder(self.folder / "objects", within=self.top)
         with files.Lock(self.root / "lock", 60):
             files.sweep(self.root)
-            ignore = self.root / ".gitignore"
-            if not os.path.lexists(ignore):
-                files.publish(ignore, b"*\n", mode=0o644)
-            elif not stat.S_ISREG(ignore.lstat().st_mode):
-                message = "is no regular file, and git would see the shards"
-                raise Conflict(Reason.OUTPUT_INVALID, message, at=".gitignore", todo="Remove it.")
+            self.verify_ignored()
         with self.lock(60):
             self._verify_new()
             self.advance(state_id, objects)
@@ -68,10 +67,37 @@ class ShardStore:
             self.pointed()
             raise Conflict(Reason.SHARD_EXISTS, f"{self.shard} is there already")
 
+    def _verify_ours(self) -> None:
+        """Raise `Conflict` where a file lies below the root that is no shard's: git would not see it any more."""
+        for folder, _, names in os.walk(self.root):
+            for place in (Path(folder, name) for name in names):
+                name = place.relative_to(self.root).as_posix()
+                if not _OURS.fullmatch(name) and not files.TEMPORARY.fullmatch(place.name):
+                    message = f"the folder of the shards holds {files.shown(name)[:80]}, which is none of theirs"
+                    raise Conflict(
+                        Reason.OUTPUT_INVALID, message, todo='Name a folder of its own in the settings: shards = ".sdaqf/shards"'
+                    )
+
+    def verify_ignored(self) -> None:
+        """Keep git from everything below the root, in this and every later run. Raises `Conflict`: OUTPUT_NOT_IGNORED,
+        OUTPUT_INVALID where the repository brought another `.gitignore`."""
+        ignore = self.root / ".gitignore"
+        try:
+            files.publish(ignore, IGNORING, mode=0o644)
+        except Conflict as error:
+            if error.reason is not Reason.OUTPUT_EXISTS:
+                raise
+            regular = stat.S_ISREG(ignore.lstat().st_mode)
+            if not regular or files.read_file(ignore, OBJECT_BYTES) != IGNORING:
+                reason = Reason.OUTPUT_NOT_IGNORED if regular else Reason.OUTPUT_INVALID
+                todo = f"Remove {ignore.relative_to(self.top).as_posix()}: it is made anew."
+                raise Conflict(reason, "is no file that says `*` alone, and git may see the shards", at=".gitignore", todo=todo) from None
+
     @contextlib.contextmanager
     def lock(self, wait: float, report: Callable[[], object] = lambda: None) -> Iterator[None]:
         """Hold the shard. Who holds it first in a process removes what killed writers left. Raises as `files.Lock`."""
         self._verify_made()
+        self.verify_ignored()
         with files.Lock(self.folder / "lock", wait, report):
             if not self._swept:
                 for folder in (self.folder, self.folder / "objects"):

@@ -7,6 +7,7 @@ from the reading of HEAD to its replacing.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from sdaqf_tasks.disk.shard_store import ShardStore
-from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable
+from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable, shown
 from sdaqf_tasks.flow.project import Project
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.records import Node, RootScope
@@ -74,10 +75,19 @@ class Workbench:
         self.store = store_of(project, which)
 
     def create(self) -> dict[str, Any]:
-        """Make the shard (SH-5). Raises `Conflict`: SHARD_EXISTS."""
+        """Make the shard (SH-5). Raises `Conflict`: SHARD_EXISTS; `Refused`: OUTPUT_NOT_IGNORED."""
+        self.verify_untracked()
         move = session.born(self.shard, self.front)
         self.store.create(move.state_id, move.objects)
         return self.answer(self.desk(), "init", {})
+
+    def verify_untracked(self) -> None:
+        """Raise `Refused`: OUTPUT_NOT_IGNORED where git tracks something among the shards, and would go on to."""
+        folder = self.project.settings.shards
+        with self.project.repository() as repository:
+            if tracked := repository.tracked(folder):
+                todo = f"Run `git rm -r --cached {shlex.quote(folder)}`, or name another folder in the settings."
+                raise Refused(Reason.OUTPUT_NOT_IGNORED, f"{shown(tracked[0])} lies in {folder}, and git tracks it", todo=todo)
 
     def desk(self) -> Desk:
         """The present state, to look at."""

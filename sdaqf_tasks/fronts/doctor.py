@@ -31,6 +31,10 @@ def look_over(project: Project, *, repair: bool = False, wait: float = 60) -> di
             names, ignored = _names(repository, project)
             if repair and not ignored and store.ignore():
                 removed, (names, ignored) = 1, _names(repository, project)
+            shards = project.settings.shards
+            if listed := next((name for name in names if name.startswith(f"{shards}/")), None):
+                todo = f"git lists it, and so perhaps the shards: git rm -r --cached {shards}, and remove {shards}/.gitignore"
+                defects.append((Reason.OUTPUT_NOT_IGNORED.value, listed, todo))
             defects += [("in-the-tree", name, todo) for part, todo in IN_THE_TREE.items() for name in names if f"/{part}" in f"/{name}"]
     except SdaqfError as error:
         defects.append((error.reason.value, error.where, error.message))

@@ -61,14 +61,17 @@ def run(options: commands.Options, voice: Voice) -> int:
     """Serve the mounted shard until a signal ends it."""
     project = commands.project_here()
     which = mounted(project, options.shard)
-    store = Workbench(project, which, Front.HTTP).store
+    bench = Workbench(project, which, Front.HTTP)
+    store = bench.store
     store.head()  # it is there
+    bench.verify_untracked()
+    store.verify_ignored()
     with listening.listen(options.port) as socket:
         port, token = socket.getsockname()[1], secrets.token_urlsafe(32)
         place = store.root / f"token-{port}"  # nobody else has the port, and so the file
         server = listening.server(application(project, which, token, port), listening.Bounds())
+        files.replace(place, f"{token}\n".encode("ascii"))
         try:
-            files.replace(place, f"{token}\n".encode("ascii"))
             url, named = f"http://{listening.LOOPBACK}:{port}", place.relative_to(project.top).as_posix()
             if options.json:
                 voice.say_json({"url": url, "shard": str(which), "token_file": named})
@@ -76,7 +79,7 @@ def run(options: commands.Options, voice: Voice) -> int:
                 voice.say(f"{which} at {url} · token in {named} · Ctrl-C ends it")
             server.run(sockets=[socket])
         finally:
-            place.unlink(missing_ok=True)
+            files.remove(place)
     return Exit.DONE
 
 

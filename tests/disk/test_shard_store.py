@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import stat
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -85,11 +86,50 @@ class TestCreation:
         assert (new.path / ROOT / ".gitignore").read_bytes() == b"*\n"
         assert WorkTree(new.path).git("status", "--porcelain", "--untracked-files=all") == b""
 
-    def test_what_somebody_says_to_git_there_stays(self, new: ShardProject) -> None:
-        (new.path / ROOT).mkdir(parents=True)
-        (new.path / ROOT / ".gitignore").write_text("# mine\n")
+    @pytest.mark.parametrize("text", ["!*\n", "# mine\n", "*\n!token-7323\n", ""])
+    def test_a_gitignore_that_says_something_else_is_refused_by_whatever_writes(self, text: str, new: ShardProject) -> None:
+        ignore = new.path / ROOT / ".gitignore"
+        ignore.parent.mkdir(parents=True)
+        ignore.write_text(text)
+        error = refusal(new.create)
+        assert (error.reason, error.where) == (Reason.OUTPUT_NOT_IGNORED, ".gitignore")
+        assert refusal(new.desk).reason is Reason.NO_SHARD
+        ignore.unlink()
         new.create()
-        assert (new.path / ROOT / ".gitignore").read_text() == "# mine\n"
+        ignore.write_text(text)
+        before = new.everything()
+        assert refusal(lambda: new.run("begin scratch")).reason is Reason.OUTPUT_NOT_IGNORED
+        assert new.everything() == before
+        ignore.unlink()
+        new.run("begin scratch")
+        assert ignore.read_bytes() == b"*\n"
+
+    @pytest.mark.parametrize("name", ["token-7323", "core/HEAD", ".gitignore"])
+    def test_what_git_tracks_among_the_shards_is_refused(self, name: str, new: ShardProject) -> None:
+        place = new.path / ROOT / name
+        place.parent.mkdir(parents=True)
+        place.write_text("*\n")
+        WorkTree(new.path).git("add", "--force", f"{ROOT}/{name}")
+        before = everything_below(new.path / ROOT)
+        error = refusal(new.create)
+        assert error.reason is Reason.OUTPUT_NOT_IGNORED
+        assert f"{ROOT}/{name} lies in {ROOT}" in error.message
+        assert everything_below(new.path / ROOT) == before
+
+    def test_a_folder_that_holds_anything_else_is_no_place_for_shards(self, new: ShardProject) -> None:
+        """A `.gitignore` in it would hide every new file of somebody's."""
+        (new.path / "sdaqf.toml").write_text('shards = "src"\n')
+        before = everything_below(new.path)
+        assert refusal(new.create).reason is Reason.OUTPUT_NOT_IGNORED
+        WorkTree(new.path).git("rm", "-r", "-q", "--cached", "src")
+        error = refusal(new.create)
+        assert (error.reason, error.message) == (Reason.OUTPUT_INVALID, "the folder of the shards holds a.py, which is none of theirs")
+        assert everything_below(new.path).keys() - {".git"} == before.keys() - {".git"}
+        assert not (new.path / "src/.gitignore").exists()
+
+    def test_there_need_be_no_commit(self, tmp_path: Path) -> None:
+        subprocess.run(["git", "init", "-q", tmp_path / "project"], check=True)
+        ShardProject(tmp_path / "project").create()
 
     @pytest.mark.parametrize("kind", ["link", "folder"])
     def test_a_gitignore_that_git_would_not_read_is_refused(self, kind: str, new: ShardProject) -> None:

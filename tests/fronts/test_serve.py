@@ -53,6 +53,13 @@ def own(tmp_path: Path) -> Iterator[Served]:
         yield found
 
 
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind((listening.LOOPBACK, 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
 def integers(value: Any) -> Iterator[int]:
     if isinstance(value, int):
         yield value
@@ -605,6 +612,23 @@ class TestCommand:
                 assert (process.wait(20), process.stdout.read(), process.stderr.read()) == (130, "", "")
                 assert not place.exists()
         assert len(tokens) == 2 and min(map(len, tokens)) >= 43
+
+    @pytest.mark.parametrize(
+        ("spoil", "reason"), [("folder", "output-invalid"), ("gitignore", "output-not-ignored"), ("tracked", "output-not-ignored")]
+    )
+    def test_where_the_token_cannot_be_kept_it_is_refused(self, spoil: str, reason: str, project: Path) -> None:
+        root, port = project / ".sdaqf/shards", free_port()
+        place = root / f"token-{port}"
+        if spoil == "folder":
+            place.mkdir()
+        elif spoil == "gitignore":
+            (root / ".gitignore").write_text("!*\n")
+        else:
+            place.write_text("old")
+            subprocess.run(["git", "add", "--force", place], cwd=project, check=True)
+        ended = program("serve", "--port", str(port), "--json", cwd=project)
+        assert (ended.code, ended.value["reason"], ended.err) == (1, reason, "")
+        assert [path.name for path in root.glob("token-*") if path.is_file()] == ([place.name] if spoil == "tracked" else [])
 
     def test_git_sees_no_token(self, project: Path) -> None:
         (project / ".sdaqf/shards/token-1").write_text("x")

@@ -348,6 +348,13 @@ class TestCommand:
         ran = sdaqf("doctor", "--json")
         assert (ran.code, {defect["code"] for defect in ran.value["defects"]}) == (1, {"output-not-ignored"})
 
+    def test_shards_that_git_lists_are_named(self, shop: Workshop, sdaqf: Sdaqf, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(shop.path)
+        shop.write(".sdaqf/shards/.gitignore", "!*\n")
+        ran = sdaqf("doctor", "--json")
+        found = [(defect["code"], defect["place"]) for defect in ran.value["defects"]]
+        assert (ran.code, found) == (1, [("output-not-ignored", ".sdaqf/shards/.gitignore")])
+
     @pytest.mark.parametrize("text", ["", "out/\n", "*\n!*\n", None])
     def test_a_gitignore_that_was_changed_is_written_again(
         self, text: str | None, shop: Workshop, sdaqf: Sdaqf, monkeypatch: pytest.MonkeyPatch
