@@ -14,7 +14,7 @@ from sdaqf_tasks.flow.shards import Workbench
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.records import is_path
 from sdaqf_tasks.shards.operations import IMPORT_BYTES
-from sdaqf_tasks.shards.records import Abstraction, Published
+from sdaqf_tasks.shards.records import Abstraction, Published, verify
 
 
 def publish(bench: Workbench, names: Sequence[str], to: str) -> list[dict[str, Any]]:
@@ -25,7 +25,7 @@ def publish(bench: Workbench, names: Sequence[str], to: str) -> list[dict[str, A
     folder, desk = to.rstrip("/"), bench.desk()
     settings = bench.project.settings
     ours = any(f"{folder}/".startswith(f"{each}/") for each in (settings.build, settings.shards))
-    if not is_path(folder) or ours or ".git" in folder.lower().split("/"):
+    if not is_path(folder) or ours or {".git", ".sdaqf"} & {*folder.lower().split("/")}:
         raise Conflict(Reason.OUTPUT_INVALID, "name a folder of the work tree, by its path from the top", at=files.shown(folder)[:80])
     wanted = []
     for name in dict.fromkeys(names):
@@ -35,6 +35,7 @@ def publish(bench: Workbench, names: Sequence[str], to: str) -> list[dict[str, A
         path = f"{folder}/{name}.json"
         if not is_path(path):  # a device of Windows, or too long
             raise Conflict(Reason.OUTPUT_INVALID, "not a portable path", at=files.shown(path), todo="Distil it under another name.")
+        verify(record)
         new = Published(record=record, shard=desk.shard, state=desk.state_id)
         old = _there(bench, path)
         if old and old.record.lineage_id != record.lineage_id:

@@ -58,9 +58,10 @@ def reuse(bench: Workbench) -> View:
 
 
 def log(bench: Workbench, limit: int = 50) -> View:
-    """The chain, newest first."""
+    """The chain, newest first, and whether there is more of it."""
     desk = bench.desk()
-    return {**where(desk), "events": [_logged(each) for each in islice(desk.chain(), limit)]}
+    found = [_logged(each) for each in islice(desk.chain(), limit + 1)]
+    return {**where(desk), "events": found[:limit], "more": len(found) > limit}
 
 
 def _logged(desk: Desk) -> View:

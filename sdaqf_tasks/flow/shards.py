@@ -86,8 +86,11 @@ class Workbench:
         folder = self.project.settings.shards
         with self.project.repository() as repository:
             if tracked := repository.tracked(folder):
-                todo = f"Run `git rm -r --cached {shlex.quote(folder)}`, or name another folder in the settings."
-                raise Refused(Reason.OUTPUT_NOT_IGNORED, f"{shown(tracked[0])} lies in {folder}, and git tracks it", todo=todo)
+                message, todo = (
+                    f"{shown(tracked[0])} lies in {folder}, and git tracks it",
+                    f"Run `git rm -r --cached {shlex.quote(folder)}`.",
+                )
+                raise Refused(Reason.OUTPUT_NOT_IGNORED, message, todo=todo)
 
     def desk(self) -> Desk:
         """The present state, to look at."""
@@ -159,9 +162,11 @@ class Workbench:
         try:
             return self.project.root.read(path, SOURCE_FILE_BYTES)
         except Unreadable as error:
-            there = os.path.lexists(self.project.top / path)
+            closed = isinstance(error.__cause__, PermissionError)
             reason = Reason.SOURCE_FILE_TOO_LARGE if error.reason is Reason.SOURCE_BYTE_LIMIT else Reason.SOURCE_UNREADABLE
-            raise Refused(reason if there else Reason.SOURCE_NOT_FOUND, f"{path}: {error.message}") from None
+            if not closed and not os.path.lexists(self.project.top / path):
+                reason = Reason.SOURCE_NOT_FOUND
+            raise Refused(reason, error.message, at=path, todo="See to its permissions." if closed else None) from None
 
     def _regions(self, spec: str) -> tuple[Region, ...]:
         if spec.startswith("intel:last_result"):

@@ -268,6 +268,16 @@ def _port(text: str) -> int:
     return int(text)
 
 
+LIMIT = re.compile("[1-9][0-9]{0,2}|1000")
+"""How many of something are told at most."""
+
+
+def limit(text: str) -> int:
+    if not LIMIT.fullmatch(text):
+        raise argparse.ArgumentTypeError("write a number from 1 to 1000")
+    return int(text)
+
+
 def _limit(text: str) -> tuple[str, int]:
     name, _, number = text.partition("=")
     if name not in LIMIT_NAMES or not (number.isascii() and number.isdecimal() and len(number) <= 18):

@@ -226,6 +226,8 @@ def _log_lines(found: View) -> Iterator[str]:
     yield f"{_name(found)}, newest first"
     for each in found["events"]:
         yield f"  {each['state'][12:24].lower()}  r{each['revision']}  {each['front']:<5}  {each['event'][:100]}"
+    if found["more"]:
+        yield "There is more: --limit N tells up to 1000"
 
 
 def _show_lines(found: View) -> Iterator[str]:
@@ -334,7 +336,7 @@ _EXPECTED = (
 
 
 def _limit(usual: int) -> Argument:
-    return _arg("--limit", "N", "at most so many", type=int, default=usual)
+    return _arg("--limit", "N", "at most so many", type=commands.limit, default=usual)
 
 
 def _changing(name: str, spelt: Spelt, says: str, example: str = "", *arguments: Argument) -> Any:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from sdaqf_tasks.errors import Reason, Refused, SdaqfError
+from sdaqf_tasks.errors import Malformed, Reason, Refused, SdaqfError
 from sdaqf_tasks.flow import report, shard_views
 from sdaqf_tasks.flow.shards import Workbench, mounted
 from sdaqf_tasks.fronts import commands, shards
@@ -32,12 +33,19 @@ def run(options: Options, voice: Voice) -> int:
     person = sys.stdin.isatty()
     bench = Workbench(project, mounted(project, options.shard), Front.SHELL, person=person, wait=options.wait, report=voice.aside)
     voice.say(*greeting(bench))
-    for line in _typed(bench) if person else sys.stdin:
+    for line in _typed(bench) if person else _piped():
         if line.strip() in ("exit", "quit"):
             break
         if line.strip() and not obey(bench, line.strip(), voice) and not person:
             return Exit.REFUSED
     return Exit.DONE
+
+
+def _piped() -> Iterator[str]:
+    try:
+        yield from sys.stdin
+    except UnicodeDecodeError:
+        raise Malformed(Reason.NOT_UTF8, "a line of standard input is not UTF-8", todo="Write the commands in UTF-8.") from None
 
 
 def greeting(bench: Workbench) -> Iterator[str]:
@@ -115,8 +123,10 @@ def completions(bench: Workbench, before: str) -> list[str]:
     *words, last = before.split(" ")
     known: Iterable[str] = (*WORDS, *SIGILS, *LOOKING, "help", "exit")
     if words:
-        desk = bench.desk()
-        known = (*desk.all_live, *desk.staged.records, *(MARKS if words[0] == "/prune_abstractions" and len(words) == 1 else ()))
+        known = ()
+        with suppress(SdaqfError):  # of a damaged shard the next command tells
+            desk = bench.desk()
+            known = (*desk.all_live, *desk.staged.records, *(MARKS if words[0] == "/prune_abstractions" and len(words) == 1 else ()))
     return sorted({word for word in known if word.startswith(last)})
 
 

@@ -35,7 +35,6 @@ from sdaqf_tasks.fronts.voice import Exit, Voice
 from sdaqf_tasks.shards.lookup import HINTS, Query
 from sdaqf_tasks.shards.records import Front, Shard, concept
 
-LARGEST_LIMIT = 1_000
 _STATE_TAG = re.compile(r'"(SHARD-STATE-[0-9A-F]{64})"')
 
 View = Mapping[str, Any]
@@ -192,8 +191,8 @@ def _expected(headers: Headers) -> Expected:
 
 def _limit(asked: Asked, usual: int) -> int:
     text, *more = asked.request.query_params.getlist("limit") or [str(usual)]
-    if more or not re.fullmatch("[1-9][0-9]{0,3}", text) or int(text) > LARGEST_LIMIT:
-        raise _malformed(f"one number from 1 to {LARGEST_LIMIT}", "limit")
+    if more or not commands.LIMIT.fullmatch(text):
+        raise _malformed("one number from 1 to 1000", "limit")
     return int(text)
 
 

@@ -64,6 +64,8 @@ def parse_region(text: str) -> Region:
     found = _REGION.fullmatch(text)
     if found and is_path(found[1]) and int(found[2]) <= int(found[3]) <= LAST_LINE:
         return Region(found[1], int(found[2]), int(found[3]))
+    if found and not is_path(found[1]):
+        raise Refused(Reason.INVALID_REGION, "its path is not portable: some system cannot have a file of that name", at=shown(text))
     raise Refused(Reason.INVALID_REGION, f"not region:PATH:FIRST-LAST with 1 ≤ FIRST ≤ LAST ≤ {LAST_LINE}", at=shown(text))
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sdaqf_tasks.flow.project import Project
+from sdaqf_tasks.disk.files import Root
+from sdaqf_tasks.errors import Reason, Unreadable
+from sdaqf_tasks.flow.project import Project, Settings
 from sdaqf_tasks.flow.shards import Workbench
 from sdaqf_tasks.fronts import shards
 from sdaqf_tasks.fronts.shell import completions, past, status_line
@@ -438,6 +440,18 @@ class TestShell:
         assert completions(bench, "/prune_abstractions pro") == ["protect"]
         assert completions(bench, "drop no") == []
 
+    def test_a_damaged_shard_completes_nothing(self, live: Path) -> None:
+        bench = Workbench(Project.find(live), shard_of("project:default"), Front.SHELL)
+        (live / ".sdaqf/shards/project/default/HEAD").write_text("x")
+        assert completions(bench, "drop g") == []
+
+    def test_what_is_not_utf_8_is_refused(self, live: Path) -> None:
+        strict = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+        ended = subprocess.run(
+            [SDAQF, "shell"], cwd=live, input=b"status\n\xff\n", env=strict, capture_output=True, check=False, timeout=60
+        )
+        assert (ended.returncode, b"Traceback" in ended.stderr, b"(not-utf8)" in ended.stderr) == (1, False, True)
+
     def test_the_history_is_the_shards_own(self, live: Path) -> None:
         bench = Workbench(Project.find(live), shard_of("project:default"), Front.SHELL)
         assert [line.split()[0] for line in past(bench)] == ["begin", "/commit_abstractions", "commit"]
@@ -473,3 +487,41 @@ def at_terminal(top: Path, *arguments: str, lines: Sequence[str] = ()) -> tuple[
 
 def test_the_installed_program_has_them(shard: Path) -> None:
     assert program("shard", "status", cwd=shard).out.startswith("project:default · revision 0")
+
+
+@pytest.mark.parametrize("number", ["-1", "0", "1001", "9" * 20, "x", "", "1e3", "٣"])
+@pytest.mark.parametrize("command", [("log",), ("lookup", "src/a.py")])
+def test_a_limit_is_a_number_from_1_to_1000(live: Path, sdaqf: Sdaqf, command: Sequence[str], number: str) -> None:
+    ran = sdaqf("shard", *command, f"--limit={number}")
+    assert (ran.code, "write a number from 1 to 1000" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("number", ["1", "1000"])
+def test_limits_that_are(live: Path, sdaqf: Sdaqf, number: str) -> None:
+    assert sdaqf("shard", "log", "--limit", number).code == sdaqf("shard", "lookup", "src/a.py", "--limit", number).code == 0
+
+
+def test_a_log_that_is_cut_says_so(live: Path, sdaqf: Sdaqf) -> None:
+    more = "There is more: --limit N tells up to 1000"
+    assert sdaqf("shard", "log", "--limit", "3").out.splitlines()[-1] == more
+    assert more not in sdaqf("shard", "log", "--limit", "4").out
+
+
+def test_what_is_wrong_with_a_source_is_named(shard: Path, sdaqf: Sdaqf, monkeypatch: pytest.MonkeyPatch) -> None:
+    def distil(spec: str) -> tuple[str, str]:
+        value = sdaqf("shard", "distil", "guard", spec, "region:src/b.py:1-6", "--json").value
+        return value["reason"], value["where"]
+
+    assert sdaqf("shard", "begin").code == 0
+    assert "not portable" in sdaqf("shard", "distil", "guard", "region:src/nul.py:1-2").err
+    assert distil("region:src/gone.py:1-6") == ("SourceNotFound", "src/gone.py")
+    (shard / "src/link.py").symlink_to("a.py")
+    assert distil("region:src/link.py:1-6") == ("SourceUnreadable", "src/link.py")
+
+    def closed(*given: object) -> bytes:
+        raise Unreadable(Reason.MISSING_OR_UNREADABLE, "closed to us") from PermissionError()
+
+    monkeypatch.setattr(Root, "read", closed)
+    monkeypatch.setattr(Project, "settings", Settings())
+    ran = sdaqf("shard", "distil", "guard", "region:src/a.py:1-6", "region:src/b.py:1-6")
+    assert "See to its permissions.   (SourceUnreadable)" in ran.err

@@ -13,6 +13,7 @@ from sdaqf_tasks.flow.project import Project
 from sdaqf_tasks.flow.publish import publish, read_records
 from sdaqf_tasks.flow.shards import Workbench
 from sdaqf_tasks.formats import canonical
+from sdaqf_tasks.shards.desk import Desk
 from sdaqf_tasks.shards.records import Front, Shard
 from tests import repositories
 from tests.disk.worktree import everything_below
@@ -151,3 +152,14 @@ def test_what_is_no_text_is_refused_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(SdaqfError) as caught:
         read_records([tmp_path / "a.json"])
     assert (caught.value.reason, caught.value.where) == (Reason.NOT_UTF8, "a.json")
+
+
+@pytest.mark.parametrize("to", [".sdaqf", ".sdaqf/", ".sdaqf/x", "docs/.SDAQF"])
+def test_the_folder_of_the_program_is_no_place_for_what_is_published(bench: Workbench, to: str) -> None:
+    refused(bench, Reason.OUTPUT_INVALID, "a", to=to)
+
+
+def test_a_record_that_a_forged_shard_holds_is_not_published(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    forged = msgspec.structs.replace(bench.desk().all_live["a"], quality_score=1)
+    monkeypatch.setattr(Desk, "live", lambda desk, name: forged)
+    assert refused(bench, Reason.CONTRACT_INVALID, "a").where == "quality_score"
