@@ -22,10 +22,9 @@ from msgspec.structs import replace
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.disk.files import Root
 from sdaqf_tasks.disk.store import PROGRAM, Store
-from sdaqf_tasks.errors import Conflict, Reason, SdaqfError, Unreadable, reason_of
+from sdaqf_tasks.errors import Conflict, SdaqfError, Unreadable, reason_of
 from sdaqf_tasks.flow import lock
 from sdaqf_tasks.flow.project import now, read_declaration
-from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.stages import Job
 from sdaqf_tasks.formats import canonical, globs, plain_yaml
 from sdaqf_tasks.formats.lockfile import LOCK_BYTES
@@ -38,7 +37,6 @@ EMBEDDED = 8_388_608
 KEPT = 50
 RECORD_BYTES = 134_217_728
 REPLAY = "REPLAY-"
-OBSERVE = "observe"
 WITHHELD = "what it says is not in the record: it may quote the owner's text"
 
 Hash = Annotated[str, Meta(pattern=f"^[0-9A-F]{{64}}{END}")]
@@ -183,20 +181,23 @@ class _Bytes:
         return digest
 
 
-def _record_of(run: Run, job: Job | None, error: SdaqfError) -> Record:
-    """The record of a refused job; without one, of a tree that could not be observed."""
-    refusal = failure(error)
-    world = World(clock=run.now, locked=run.locked, owner=run.owner is not None, excludes=run.excludes)
-    record = Record(program=PROGRAM, stage=OBSERVE, world=world, refusal=refusal)
-    if job is None:
-        return record
+def _record_of(job: Job, error: SdaqfError) -> Record:
+    run, refusal = job.run, failure(error)
     kept, private = _Bytes(), _Private(job, embed=os.environ.get("SDAQF_EMBED_OWNER") == "1")
     reads, declared = tuple(_reads(job, kept, private)), tuple(_declared(job, kept, private))
     first, later = job.first_tree, job.log.trees
-    trees = (Look.of(first), *(None if tree == first else Look.of(tree) for tree in later))
-    world = replace(world, trees=trees, reads=reads, declared=declared, stories=job.log.stories)
-    record = replace(
-        record,
+    world = World(
+        clock=run.now,
+        locked=run.locked,
+        owner=run.owner is not None,
+        excludes=run.excludes,
+        trees=(Look.of(first), *(None if tree == first else Look.of(tree) for tree in later)),
+        reads=reads,
+        declared=declared,
+        stories=job.log.stories,
+    )
+    record = Record(
+        program=PROGRAM,
         stage=job.stage.name,
         manifest=job.chain.manifest,
         path=job.manifest_file.path,
@@ -206,6 +207,7 @@ def _record_of(run: Run, job: Job | None, error: SdaqfError) -> Record:
         objects=_objects(job, kept, private),
         blobs=kept.blobs,
         left_out=kept.left_out,
+        refusal=refusal,
         sensitivity=private.highest,
     )
     return replace(record, refusal=withheld(record, refusal))
@@ -296,18 +298,17 @@ def _objects(job: Job, kept: _Bytes, private: _Private) -> dict[str, bytes | Non
 def keep(error: SdaqfError) -> None:
     """Leave the record of a refused stage, and name it in the error. Where it cannot be written, the refusal stands alone.
 
-    What only this moment refuses (a lock that is held, a disk that is full) leaves none; nor is anything written into a
-    folder that git lists, or that is somebody else's.
+    What only this moment refuses (a lock that is held, a disk that is full) leaves none, nor does a tree that could not be
+    observed: no stage ran, and nothing was told that could be told again. A folder that is somebody else's is not written to.
     """
-    origin = error.origin
-    if error.record or isinstance(error, Conflict) or error.reason is Reason.OUTPUT_NOT_IGNORED or not isinstance(origin, Job | Run):
+    job = error.origin
+    if error.record or isinstance(error, Conflict) or not isinstance(job, Job):
         return
-    job, run = (origin, origin.run) if isinstance(origin, Job) else (None, origin)
-    store = run.store
+    store = job.run.store
     if store.folder.exists() and not store.is_there:
         return
     with suppress(SdaqfError, OSError):
-        record = _record_of(run, job, error)
+        record = _record_of(job, error)
         replay_id = identity(record)
         data = canonical.encode(Envelope(replay_id=replay_id, record=record), bounded=False) + b"\n"
         store.create()

@@ -25,7 +25,7 @@ from sdaqf_tasks.disk.store import PROGRAM, Store
 from sdaqf_tasks.disk.store import identity as artifact_identity
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable, reason_of
 from sdaqf_tasks.flow import blocked, stages
-from sdaqf_tasks.flow.blocked import OBSERVE, Envelope, Failure, Read, Record
+from sdaqf_tasks.flow.blocked import Envelope, Failure, Read, Record
 from sdaqf_tasks.flow.project import Chain, ManifestFile, Reading, read_declaration
 from sdaqf_tasks.flow.run import Run, candidate
 from sdaqf_tasks.flow.stages import BY_NAME, Job
@@ -67,7 +67,7 @@ def read(data: bytes) -> Record | None:
         return None
     blobs = all(blob is None or canonical.digest(blob) == digest for digest, blob in record.blobs.items())
     objects = all(blob is None or artifact_identity(blob) == object_id for object_id, blob in record.objects.items())
-    return record if intact and blobs and objects and record.stage in (OBSERVE, *BY_NAME) else None
+    return record if intact and blobs and objects and record.stage in BY_NAME else None
 
 
 def replay(data: bytes, outside: Outside = lambda record, name: None) -> Verdict:
@@ -76,8 +76,6 @@ def replay(data: bytes, outside: Outside = lambda record, name: None) -> Verdict
         return Verdict(INSUFFICIENT, None, None, "the record is damaged or was edited")
     if record.program != PROGRAM:
         return Verdict(OBSERVATIONAL, None, "version", f"made by version {record.program[:20]} of the stages, not {PROGRAM}", record)
-    if record.stage == OBSERVE:
-        return Verdict(OBSERVATIONAL, None, "missing", "what the tree looked like is not in the record", record)
     found: dict[str, bytes] = {}
     for name, blob in {**record.blobs, **record.objects}.items():
         if blob is not None:
@@ -322,10 +320,10 @@ def rehearse(run: Run, chain: Chain, last: str, *, keep: bool = False) -> SdaqfE
     """Do the stages of a chain in memory, as far as `last`: the refusal, if any. With `keep` it leaves its record."""
     kept, scratch = run.store, _Scratch(run.store)
     run.store = cast(Any, scratch)
-    job: object = run
+    job: object = None
     try:
         _ = run.tree
-        for stage in stages.up_to(BY_NAME[last]) if last in BY_NAME else ():
+        for stage in stages.up_to(BY_NAME[last]):
             job = Job(run, stage, chain)
             made = stages.execute(job, job.inputs())
             scratch.refs[stages.ref_name(chain, stage.makes)] = made.object_id

@@ -367,8 +367,7 @@ def observe(run: Run) -> None:
     run.forget()
     try:
         _look(run)
-    except SdaqfError as error:
-        error.origin = run
+    except SdaqfError:
         if run.store.is_there:
             with suppress(SdaqfError), run.lock():
                 _withdraw_all(run, keep={})

@@ -63,7 +63,7 @@ def lines(verdict: replay.Verdict, since: replay.Since | None, why: bool) -> Ite
     if record is None:
         return
     query = f".{record.query}" if record.query not in ("", "default") else ""
-    yield f"{record.stage} of {record.manifest + query or 'the tree'}, at {record.world.clock}"
+    yield f"{record.stage} of {record.manifest}{query}, at {record.world.clock}"
     where = f"{record.refusal.where}: " if record.refusal.where else ""
     yield f"  {where}{record.refusal.message}"
     yield f"  {record.refusal.todo}   ({record.refusal.reason})"
