@@ -1,4 +1,4 @@
-"""`fsck` names every damage of a shard with its place and code, all at once; `gc` removes what nothing leads to, and nothing else (SH-9)."""
+"""`fsck` names every damage of a shard with its place and code, all at once; `gc` removes only what nothing leads to (SH-9)."""
 
 from __future__ import annotations
 
