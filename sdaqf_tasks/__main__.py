@@ -13,18 +13,30 @@ if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]  # `python -m` puts the working directory there; a `hashlib.py` in it is not ours to run
 
 import signal
+from types import FrameType
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """What ends a run with 130, its temporary files and its git being gone."""
 
 
-def _stop(*_: object) -> None:
+IMPORTING = "<frozen importlib"
+AGAIN = 0.005
+"""Seconds after which a signal that came while a module was imported is looked at again."""
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """End the run; not in the middle of an import, where classes are made: what makes them takes an exception there for a defect."""
+    while frame:
+        if frame.f_code.co_filename.startswith(IMPORTING):
+            signal.setitimer(signal.ITIMER_REAL, AGAIN)
+            return
+        frame = frame.f_back
     _ignore_signals()  # clearing up takes a moment, and must not be stopped
     raise KeyboardInterrupt
 
 
 def _ignore_signals() -> None:
-    for number in SIGNALS:
+    for number in (*SIGNALS, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -44,6 +56,7 @@ def main() -> int:
         sys.stderr.write("sdaqf runs on Linux and macOS; on Windows use it within WSL.\n")
         return 2
     try:
+        signal.signal(signal.SIGALRM, _stop)
         for number in SIGNALS:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):  # nohup
                 signal.signal(number, _stop)

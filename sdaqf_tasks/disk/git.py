@@ -467,8 +467,8 @@ def _private(roots: Sequence[Path]) -> Path:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """No signal ends the run here: what is made or started is known to whoever clears it away."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    """No signal ends the run here, nor one that was put off: what is made or started is known to whoever clears it away."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM))
     try:
         yield
     finally:

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -60,6 +61,19 @@ def test_at_random_moments(shop: Workshop, tmp_path: Path) -> None:
 def test_at_random_moments_many_times(shop: Workshop, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     check(shop, 300, tmp_path / "scratch", seed=int.from_bytes(os.urandom(4)))
+
+
+def test_a_signal_during_an_import_ends_the_run_after_it(tmp_path: Path) -> None:
+    """Where classes are made an exception is wrapped, or worse: nothing is raised there."""
+    (tmp_path / "slow.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nDONE = sum(range(1000))\n")
+    program = (
+        "import signal, sys, time\nfrom sdaqf_tasks.__main__ import _stop\n"
+        "for number in (signal.SIGTERM, signal.SIGALRM):\n    signal.signal(number, _stop)\n"
+        "try:\n    import slow\n    time.sleep(30)\nexcept KeyboardInterrupt:\n    print(sys.modules['slow'].DONE)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, b"499500\n")
 
 
 def test_what_nohup_ignores_stays_ignored(shop: Workshop) -> None:
