@@ -214,10 +214,10 @@ def _record_of(job: Job, error: SdaqfError) -> Record:
 
 
 class _Private:
-    """What of a job's world is the owner's, and how sensitive the whole is."""
+    """What of a job's world is the owner's, and how sensitive the whole is. `unknown`: the YAML does not say."""
 
     def __init__(self, job: Job, embed: bool) -> None:
-        self.embed = embed
+        self.embed, self.unknown = embed, True
         self._patterns: list[tuple[bool, str]] = []
         self.highest = Sensitivity.REPOSITORY_PRIVATE
         with suppress(SdaqfError):
@@ -225,6 +225,7 @@ class _Private:
                 self.highest = max(self.highest, each.sensitivity)
                 if each.sensitivity is Sensitivity.OWNER_PRIVATE:
                     self._patterns.append((each.is_glob, each.pattern))
+            self.unknown = False
 
     def __call__(self, scope: RootScope, path: str) -> bool:
         """Whether the bytes of a file stay out of the record."""
@@ -237,7 +238,7 @@ class _Private:
 
 def _reads(job: Job, kept: _Bytes, private: _Private) -> Iterator[Read]:
     for (scope, path, limit), found in job.log.reads.items():
-        is_private = private(scope, path)
+        is_private = private(scope, path) or (private.unknown and not private.embed)
         if isinstance(found, Observed):
             digest = kept.keep(found.sha256, found.data, private=is_private)
             yield Read(scope=scope, path=path, limit=limit, sha256=digest)

@@ -309,6 +309,25 @@ class TestPrivacy:
         assert self.NOTE.encode() not in read(record_at(shop)).blobs.values()
         assert read(record_at(shop)).sensitivity is Sensitivity.OWNER_PRIVATE
 
+    def test_where_the_yaml_cannot_say_what_is_whose_nothing_that_was_read_is_kept(self, shop: Workshop) -> None:
+        """Between two stages somebody breaks the YAML: then every source counts as the owner's."""
+        shop.write("secret.txt", self.NOTE)
+        shop.manifest(with_source("  note: {path: secret.txt, kind: finding, sensitivity: owner-private}\n"))
+        with shop.run() as run:
+            stages.observe(run)
+            stages.run_stage(run, stages.BY_NAME["manifest"], DEFAULT)
+            job = stages.Job(run, stages.BY_NAME["index"], DEFAULT)
+            stages.execute(job, job.inputs())
+            shop.manifest("sdaqf: 1\nsources: [\n")
+            run.forget()
+            error = Refused(Reason.REQUIRED_UNAVAILABLE, "gone")
+            error.origin = job
+            blocked.keep(error)
+        record = read(record_at(shop))
+        held = [*filter(None, record.blobs.values()), *filter(None, record.objects.values())]
+        assert [blob for blob in held if self.NOTE.encode() in blob] == []
+        assert canonical.digest(self.NOTE.encode()) in record.left_out
+
     @pytest.mark.parametrize("embed", ["", "1"])
     @pytest.mark.parametrize("whose", ["root: owner", "sensitivity: owner-private"])
     @pytest.mark.parametrize(("text", "part"), QUOTING.values(), ids=QUOTING.keys())
