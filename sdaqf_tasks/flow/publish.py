@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,13 @@ from sdaqf_tasks.formats.records import is_path
 from sdaqf_tasks.shards.operations import IMPORT_BYTES
 from sdaqf_tasks.shards.records import Abstraction, Published, verify
 
+Answer = dict[str, Any]
 
-def publish(bench: Workbench, names: Sequence[str], to: str) -> list[dict[str, Any]]:
+
+def publish(bench: Workbench, names: Sequence[str], to: str, *, before: Callable[[Answer], object] = lambda answer: None) -> list[Answer]:
     """Write live records as files of the tree, all or, where one is refused, none. One answer a record, with what changed.
+
+    `before` is told each answer before anything of it is written.
 
     A file that is there is replaced only by its own lineage. Raises `Refused`: ABSTRACTION_NOT_FOUND; `Conflict`: OUTPUT_EXISTS.
     """
@@ -42,15 +46,16 @@ def publish(bench: Workbench, names: Sequence[str], to: str) -> list[dict[str, A
             message = f"holds a record of another lineage, {old.record.lineage_id}"
             raise Conflict(Reason.OUTPUT_EXISTS, message, at=path, todo="Choose another folder: --to")
         wanted.append((path, old, new))
-    answers = []
+    answers: list[Answer] = []
     for path, old, new in wanted:
         same = old is not None and (old.record, old.shard) == (new.record, new.shard)
+        word = "same" if same else "replaced" if old else "written"
+        answers.append({"path": path, "word": word, "changed": _differences(old.record, new.record) if old and not same else []})
+        before(answers[-1])
         if not same:
             files.make_folder(bench.project.top / folder, within=bench.project.top, mode=0o755)
             write = files.replace if old else files.publish
             write(bench.project.top / path, canonical.render(new), mode=0o644)
-        word = "same" if same else "replaced" if old else "written"
-        answers.append({"path": path, "word": word, "changed": _differences(old.record, new.record) if old and not same else []})
     return answers
 
 

@@ -80,7 +80,11 @@ def _init(options: Options, voice: Voice) -> int:
 def _publish(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.flow.publish import publish
 
-    found = publish(workbench(options, voice), options.concepts, options.to)
+    def before(each: View) -> None:
+        if not options.json:
+            voice.say(*(f"{each['path']}: {change['field']}: {_change_of(change)}" for change in each["changed"]))
+
+    found = publish(workbench(options, voice), options.concepts, options.to, before=before)
     voice.say_json(found) if options.json else voice.say(*_published(found))
     return Exit.DONE
 
@@ -283,7 +287,6 @@ def _published(found: Sequence[View]) -> Iterator[str]:
     for each in found:
         note = "   commit it: colleagues and CI read this file, not your shard" if each["word"] != "same" else ""
         yield f"{'wrote' if each['word'] == 'written' else each['word']} {each['path']}{note}"
-        yield from (f"  {change['field']}: {_change_of(change)}" for change in each["changed"])
 
 
 def _change_of(change: View) -> str:

@@ -360,7 +360,8 @@ class TestFiles:
         assert sdaqf("shard", "publish", "guard").out == "same abstractions/guard.json\n"
         sdaqf("shard", "run", "begin scratch", "/prune_abstractions stale guard", "commit")
         replaced = sdaqf("shard", "publish", "guard").out.splitlines()
-        assert '  decay_state: "active" → "stale"' in replaced
+        assert 'abstractions/guard.json: decay_state: "active" → "stale"' in replaced[:-1]  # shown before it is written
+        assert replaced[-1].startswith("replaced abstractions/guard.json   commit it")
 
     def test_import_into_another_project(self, live: Path, tmp_path: Path, sdaqf: Sdaqf, monkeypatch: pytest.MonkeyPatch) -> None:
         sdaqf("shard", "publish", "guard")
