@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import Any
 
 Place = str | Sequence[str | int]
 
@@ -46,6 +47,9 @@ class Reason(enum.Enum):
     MALFORMED_TOML = ("malformed-toml", "The settings file is not TOML.", "Correct the line that is named.", 400)
     NOT_UTF8 = ("not-utf8", "The bytes are not strict UTF-8.", "Save the file as UTF-8.", 400)
     TOO_LARGE = ("too-large", "The bytes exceed the bound of their kind.", "Make it smaller; the message names the bound.", 400)
+
+    # The gate
+    GATE_FAILED = ("gate-failed", "The gate found what it was told to fail at.", "sdaqf check says of each finding what settles it.")
 
     # Values that break their contract
     CONTRACT_INVALID = ("contract-invalid", "A value breaks the contract of its record.", "Look at the member that is named.", 400)
@@ -208,7 +212,7 @@ class SdaqfError(Exception):
         self.where = at if isinstance(at, str) else "/".join(str(step) for step in at)
         self.todo = todo if todo is not None else reason.todo
         self.excerpt = tuple(excerpt)
-        self.origin: object = None  # the job that was refused, of which `flow.blocked` makes a record
+        self.origin: Any = None  # what was refused (`flow.run.Origin`), of which `flow.blocked` makes a record
         self.record = ""  # that record, in a line for people
 
     def __str__(self) -> str:

@@ -178,7 +178,7 @@ def _differences(what: str, wanted: Record, found: Replayed, left_out: tuple[str
 def _leaks(data: bytes, case: Case, folder: Folder) -> Iterator[str]:
     """What a record tells of the machine or the owner, in its own bytes or in those that it embeds."""
     record = json.loads(data)["record"]
-    blobs = [msgspec.convert(blob, bytes) for part in ("blobs", "objects") for blob in record[part].values() if blob]
+    blobs = [msgspec.convert(blob, bytes) for blob in record["blobs"].values() if blob]
     whole = b"\n".join([data, *blobs])
     if str(folder.path).encode() in whole:
         yield "a record holds a path of the machine"

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from sdaqf_tasks.errors import Finding, Severity
 
+LEVELS = (Severity.ERROR, Severity.WARNING, Severity.NOTICE)
+"""The severities that are shown, heaviest first."""
+
 
 class Change(NamedTuple):
     """The commit that changed or removed something: its id, when (TIME), and its subject."""
@@ -84,3 +87,10 @@ class Findings:
         every = (found._replace(severity=Severity(policy.get(found.code.value, found.severity.value))) for found in self._found.values())
         shown = [found for found in every if found.severity is not Severity.OFF]
         return tuple(sorted(shown, key=lambda found: (found.path, found.line, found.code.value, found.part, found.message)))
+
+
+def worst(checked: Checked, fail_on: Iterable[str] = ("error",)) -> bool:
+    """Whether any finding is of a code, or at or above a level, that `fail_on` names."""
+    named = set(fail_on)
+    limit = max((level.rank for level in LEVELS if level.value in named), default=-1)
+    return any(found.severity.rank <= limit or found.code.value in named for found in checked.findings if found.severity in LEVELS)

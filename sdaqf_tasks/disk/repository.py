@@ -41,7 +41,7 @@ class Limits(NamedTuple):
     files: int = 100_000
     file_bytes: int = 268_435_456
     total_bytes: int = 4_294_967_296
-    git_seconds: float = 30
+    git_seconds: float = 30.0
 
 
 USUAL = Limits()

@@ -116,6 +116,10 @@ class Store:
             raise Unreadable(Reason.OBJECT_DAMAGED, f"the object {object_id[:24]}… is not what its name says")
         return data
 
+    def verify(self, object_id: str) -> None:
+        """Raise as `get` does."""
+        self.get(object_id)
+
     def _object(self, object_id: str) -> Path:
         if not _ID.fullmatch(object_id):
             raise Unreadable(Reason.OBJECT_MISSING, "a ref does not hold an id")

@@ -59,7 +59,11 @@ def build(
     """
     wanted = STAGES if until is None else stages.up_to(stages.BY_NAME[until])
     meant = asked(run, names)
-    stages.observe(run)
+    try:
+        stages.observe(run)
+    except SdaqfError as error:
+        blocked.keep(error)
+        raise
     results = []
     for manifest, queries in meant.items():
         for result in _manifest(run, manifest, queries, wanted):
@@ -102,10 +106,13 @@ def _verify_query(run: Run, manifest: ManifestFile, query: str) -> None:
 def _manifest(run: Run, manifest: ManifestFile, queries: frozenset[str], wanted: Sequence[Stage]) -> Iterator[Result]:
     """The results of one manifest's chains."""
     whole = Chain(manifest.name, DEFAULT)
+    job = stages.Job(run, STAGES[0], whole)
     try:
-        declaration = run.reading(manifest).declaration
+        with job.heard:
+            _ = run.tree
+            declaration = run.reading(manifest).declaration
     except SdaqfError as error:
-        error.origin = stages.Job(run, STAGES[0], whole)
+        error.origin = job.origin
         with suppress(SdaqfError), run.lock():
             stages.withdraw(run, STAGES[0], whole)
         yield Result(whole, BLOCKED, error=error)
@@ -167,7 +174,7 @@ def attempt(run: Run, chain: Chain, wanted: Sequence[Stage]) -> list[Outcome]:
         if not _is_moved(run, error, told):
             raise
         moved = Refused(Reason.CANDIDATE_MOVED, f"the tree moved twice while it was read: {_named(run, before, looks)}")
-        moved.origin = error.origin
+        moved.origin = error.origin and error.origin._replace(error=error)
         raise moved from None
     return [outcome for outcome in outcomes if BY_NAME[outcome.stage] in wanted]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,26 +13,56 @@ from typing import Any, NamedTuple
 from sdaqf_tasks.context.compile import Survey, survey
 from sdaqf_tasks.context.compile import compile as compile_manifest
 from sdaqf_tasks.context.compile import held as held_now
-from sdaqf_tasks.context.findings import Checked, Findings
+from sdaqf_tasks.context.findings import LEVELS, Checked, Findings, worst
 from sdaqf_tasks.context.index import index
 from sdaqf_tasks.context.staleness import Difference, Held, differences, hidden_contradictions
 from sdaqf_tasks.disk.files import shown
 from sdaqf_tasks.disk.history import History
 from sdaqf_tasks.disk.past import converted
-from sdaqf_tasks.errors import Conflict, Finding, Reason, SdaqfError, Severity, Unreadable
-from sdaqf_tasks.flow import blocks, lock, mentions, stages
+from sdaqf_tasks.errors import Conflict, Finding, Reason, Refused, SdaqfError, Severity, Unreadable
+from sdaqf_tasks.flow import blocked, blocks, lock, mentions, stages, tape
 from sdaqf_tasks.flow.base import EVERYTHING, Base
 from sdaqf_tasks.flow.drift import Drifts
 from sdaqf_tasks.flow.lock import OWNER, lock_path
 from sdaqf_tasks.flow.project import Chain, ManifestFile
-from sdaqf_tasks.flow.run import Pass, Run
+from sdaqf_tasks.flow.run import Origin, Pass, Run
 from sdaqf_tasks.flow.stories import Stories, changed_lines, first_changed, now_at, part, read
+from sdaqf_tasks.flow.tape import Heard
 from sdaqf_tasks.flow.telling import Telling
 from sdaqf_tasks.formats.declaration import DEFAULT, Declaration, later, window
 from sdaqf_tasks.formats.lockfile import Lock, Pin
 from sdaqf_tasks.formats.manifest_yaml import Expiry
 from sdaqf_tasks.formats.records import EdgeType, RootScope, instant
 from sdaqf_tasks.world import SOURCE_BYTES, Tree
+
+GATE = "check"
+"""What the gate is called in a record."""
+
+
+def gate(run: Run, names: Sequence[str], *, base: str | None, fail_on: Sequence[str]) -> tuple[Checked, Refused | None]:
+    """Check, and say whether that fails: a refusal of which `blocked.keep` makes a record. Raises as `check`; then that has been made."""
+    heard = Heard()
+    origin = Origin(run, GATE, heard, names=tuple(names), base=base, fail_on=tuple(fail_on))
+    try:
+        with heard:
+            checked = check(run, names, base=base)
+        refusal = failed(checked, fail_on)
+    except SdaqfError as error:
+        error.origin = origin
+        blocked.keep(error)
+        raise
+    if refusal:
+        refusal.origin = origin
+    return checked, refusal
+
+
+def failed(checked: Checked, fail_on: Sequence[str]) -> Refused | None:
+    """The refusal of the gate, with every finding as a line of JSON, or None where it passes or has not even begun."""
+    if checked.unmet or not worst(checked, fail_on):
+        return None
+    counts = Counter(found.severity for found in checked.findings)
+    message = ", ".join(f"{counts[level]} {level.value}{'' if counts[level] == 1 else 's'}" for level in LEVELS if counts[level])
+    return Refused(Reason.GATE_FAILED, message, excerpt=[tape.encode(found._asdict()).decode("utf-8") for found in checked.findings])
 
 
 def check(run: Run, names: Sequence[str] = (), *, base: str | None = None) -> Checked:
@@ -292,7 +323,7 @@ class _Checking:
             object_id = self.run.store.ref(name)
             try:
                 if object_id is not None:
-                    self.run.store.get(object_id)
+                    self.run.store.verify(object_id)
             except Unreadable as error:
                 if error.reason is Reason.OBJECT_DAMAGED:
                     settle = f"sdaqf build {manifest.name}"
@@ -320,7 +351,7 @@ class _Checking:
             manifests=tuple(manifest.name for manifest in manifests),
             git_head=self.run.tree.git_head,
             now=self.run.now,
-            fixed_clock=bool(os.environ.get("SDAQF_NOW")),
+            fixed_clock=self.run.fixed_clock,
             base=self.base.commit,
             unmet=self.base.unmet,
         )

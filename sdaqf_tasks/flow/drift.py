@@ -13,7 +13,6 @@ from sdaqf_tasks.context.staleness import Held
 from sdaqf_tasks.disk.history import History
 from sdaqf_tasks.errors import Finding, SdaqfError, Severity
 from sdaqf_tasks.flow.run import Run
-from sdaqf_tasks.flow.shards import store_of
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.records import RootScope
 from sdaqf_tasks.shards.records import EXAMPLES, REGION_LINES, Abstraction, Published, Source, verify
@@ -106,13 +105,13 @@ def again(record: Abstraction) -> str:
 
 def differs(run: Run, held: Held, published: Published) -> Drift | None:
     """Whether a published record is the live one of its shard, where that is at hand; None where it is."""
-    record, store = published.record, store_of(run.project, published.shard)
+    record = published.record
     name, begin = record.concept_id, f"sdaqf shard begin   then: sdaqf shard import {shlex.quote(held.pin.path)}"
     unknown = f"whether {name} is the live record: "
-    if not store.is_there:
+    if not run.shards.has(published.shard):
         return Drift(Finding.NOT_CHECKED, f"{unknown}{published.shard} is not at hand", f"To have it: sdaqf shard init   then: {begin}")
     try:
-        live = store.desk().live(name)
+        live = run.shards.live(published.shard, name)
     except SdaqfError as error:
         return Drift(Finding.NOT_CHECKED, f"{unknown}{error.message}", error.todo)
     if live == record:

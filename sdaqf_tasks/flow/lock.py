@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -68,7 +68,7 @@ def read(run: Run, manifest: ManifestFile) -> Locks:
     Raises `Malformed` or `Invalid` with the place, also for a merge conflict; `Unreadable` for what is no regular file.
     """
     owner = run.owner if run.reading(manifest).declaration.has_owner_sources else None
-    here, private = data(run.project.root, lock_path(manifest)), data(owner, owner_path(manifest)) if owner else None
+    here, private = data(run.root, lock_path(manifest)), data(owner, owner_path(manifest)) if owner else None
     return Locks(
         None if here is None else lockfile.parse(here, lock_path(manifest)),
         None if private is None else lockfile.parse(private, f"owner:{owner_path(manifest)}"),
@@ -88,10 +88,8 @@ def data(root: Root, path: str) -> bytes | None:
         raise Unreadable(error.reason, f"the lock cannot be read: {error.message}", at=path, todo=todo) from None
 
 
-def verify(run: Run, manifest: ManifestFile, held: Sequence[Held], *, locked: bool, story: Callable[[Difference], str]) -> tuple[str, ...]:
+def verify(run: Run, manifest: ManifestFile, held: Sequence[Held], *, locked: bool) -> tuple[str, ...]:
     """Refuse a manifest whose pinned texts are not those that were reviewed; a note where there is no lock.
-
-    `story` says what git knows of a difference.
 
     Raises `Refused`: CHANGED for a text that differs, LOCK_OUT_OF_DATE with the names, NO_LOCK where `locked`.
     """
@@ -104,7 +102,7 @@ def verify(run: Run, manifest: ManifestFile, held: Sequence[Held], *, locked: bo
         first = changed[0]
         others = f"; nor are {len(changed) - 1} others" if len(changed) > 1 else ""
         why = "" if first.code is Finding.CHANGED else f": {first.message}"
-        message = f"{first.pin.shown} is not the version that was reviewed{story(first)}{why}{others}"
+        message = f"{first.pin.shown} is not the version that was reviewed{run.past.tell(first.pin, first.old)}{why}{others}"
         only = shlex.quote(first.pin.path)
         raise Refused(Reason.CHANGED, message, todo=f"See it with: sdaqf check {manifest.name}   then: sdaqf lock --only {only}")
     if found:
@@ -212,7 +210,7 @@ def lock_writes(run: Run, manifest: ManifestFile, locks: Locks, new: Lock) -> It
     here = {pin: digest for pin, digest in new.items() if pin.scope != OWNER}
     private = {pin: digest for pin, digest in new.items() if pin.scope == OWNER}
     if here != locks.repository and (here or locks.repository is not None):
-        yield Write(run.project.root, lock_path(manifest), lockfile.render(here), locks.read[0])
+        yield Write(run.root, lock_path(manifest), lockfile.render(here), locks.read[0])
     if run.owner and private != (locks.owner or {}):
         yield Write(run.owner, owner_path(manifest), lockfile.render(private), locks.read[1], private=True)
 
@@ -227,7 +225,7 @@ def write(run: Run, writes: Sequence[Write]) -> None:
         if each.private:
             folder = (each.root.path / each.path).parent
             files.make_folder(folder, within=each.root.path)
-            if folder.is_relative_to(run.project.root.path) and not os.path.lexists(folder / ".gitignore"):
+            if folder.is_relative_to(run.root.path) and not os.path.lexists(folder / ".gitignore"):
                 files.publish(folder / ".gitignore", b"*\n")
     with files.alone((each.root.path / each.path).parent for each in writes):
         for each in writes:
@@ -256,7 +254,7 @@ def resolve(run: Run, manifest: ManifestFile) -> tuple[list[Resolved], Write | N
     Returns the entries that differed and the mended lock, or None where there is no conflict. An entry that is neither
     side's waits for `sdaqf lock --only`: nothing is accepted that nobody read.
     """
-    found = data(run.project.root, lock_path(manifest))
+    found = data(run.root, lock_path(manifest))
     if found is None or not lockfile.conflict(found):
         return [], None
     ours, theirs = lockfile.sides(found, lock_path(manifest))
@@ -271,4 +269,4 @@ def resolve(run: Run, manifest: ManifestFile) -> tuple[list[Resolved], Write | N
             told.append(Resolved(pin, word))
         if word in ("same", "ours", "theirs") and (taken := theirs.get(pin) if word == "theirs" else ours.get(pin)):
             merged[pin] = taken
-    return told, Write(run.project.root, lock_path(manifest), lockfile.render(merged), found)
+    return told, Write(run.root, lock_path(manifest), lockfile.render(merged), found)

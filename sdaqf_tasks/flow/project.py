@@ -41,7 +41,7 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     files: Bound = 100_000
     file_bytes: Bound = 268_435_456
     total_bytes: Bound = 4_294_967_296
-    git_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 30
+    git_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

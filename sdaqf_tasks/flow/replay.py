@@ -1,45 +1,41 @@
-"""This module refuses again what was refused, in the world of its record alone (ABSTRACTIONS 8).
+"""This module refuses again what was refused, from its record alone, and says what is different now (ABSTRACTIONS 8).
 
-    replay(data, outside)   the class of a record, first that holds, and the refusal of the re-run
-    why(record, run)        what is different now, and whether the stage would pass
+    replay(data, at_hand)   the class of a record, first that holds, and the refusal of the re-run
+    why(record, run)        the record against the present
+    found(store, name)      the bytes of a record, by what a person calls it
 
-The record is data from anywhere: it is held against its own id, and every part against its digest, before anything runs.
-What runs is the stage itself, the same function as in a build, with a world in place of the disk that only answers what
-was recorded.
+What is done again is what was done: the stage, the look or the gate of the program, over a `Run` that is told the recorded
+answers. A question that is not in the record makes it insufficient; nothing else is asked of anybody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from sdaqf_tasks import errors
-from sdaqf_tasks.context.staleness import Difference
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.disk.store import PROGRAM, Store
-from sdaqf_tasks.disk.store import identity as artifact_identity
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable, reason_of
-from sdaqf_tasks.flow import blocked, stages
-from sdaqf_tasks.flow.blocked import Envelope, Failure, Read, Record
-from sdaqf_tasks.flow.project import Chain, ManifestFile, Reading, read_declaration
-from sdaqf_tasks.flow.run import Run, candidate
-from sdaqf_tasks.flow.stages import BY_NAME, Job
+from sdaqf_tasks.flow import blocked, check, stages, tape
+from sdaqf_tasks.flow.blocked import Answer, Envelope, Failure, Record
+from sdaqf_tasks.flow.check import GATE
+from sdaqf_tasks.flow.project import Chain, Project
+from sdaqf_tasks.flow.run import Run
+from sdaqf_tasks.flow.stages import BY_NAME, OBSERVE, Job
 from sdaqf_tasks.formats import canonical
-from sdaqf_tasks.formats.artifacts import Artifact, parse
-from sdaqf_tasks.formats.declaration import DEFAULT
-from sdaqf_tasks.formats.records import RootScope
-from sdaqf_tasks.world import Observed, Tree
+from sdaqf_tasks.world import Tree
 
 FULLY, OBSERVATIONAL, INSUFFICIENT = "fully_replayable", "observational_only", "insufficient_replay_state"
 EMBEDDED, EXTERNAL = "embedded", "external_exact"
 
-Outside = Callable[[Record, str], bytes | None]
-"""Bytes by digest or object id, where the files outside still have them; None where there is nothing. Raises `Unreadable`."""
+AtHand = Callable[[Answer], bytes | None]
+"""The answer that a question has now, as bytes; None where nobody can be asked. Raises `SdaqfError` where it fails."""
 
 
 class Verdict(NamedTuple):
@@ -54,7 +50,7 @@ class Verdict(NamedTuple):
 
 
 class _Strayed(Exception):
-    """The stage asked for what the record does not hold."""
+    """What is done again asked for what the record does not hold."""
 
 
 def read(data: bytes) -> Record | None:
@@ -66,30 +62,26 @@ def read(data: bytes) -> Record | None:
     except (msgspec.MsgspecError, SdaqfError):
         return None
     blobs = all(blob is None or canonical.digest(blob) == digest for digest, blob in record.blobs.items())
-    objects = all(blob is None or artifact_identity(blob) == object_id for object_id, blob in record.objects.items())
-    return record if intact and blobs and objects and record.stage in BY_NAME else None
+    return record if intact and blobs and record.stage in (GATE, OBSERVE, *BY_NAME) else None
 
 
-def replay(data: bytes, outside: Outside = lambda record, name: None) -> Verdict:
+def replay(data: bytes, at_hand: AtHand = lambda answer: None) -> Verdict:
     record = read(data)
     if record is None:
         return Verdict(INSUFFICIENT, None, None, "the record is damaged or was edited")
     if record.program != PROGRAM:
         return Verdict(OBSERVATIONAL, None, "version", f"made by version {record.program[:20]} of the stages, not {PROGRAM}", record)
-    found: dict[str, bytes] = {}
-    for name, blob in {**record.blobs, **record.objects}.items():
-        if blob is not None:
-            found[name] = blob
-            continue
-        reason, data_outside = _outside(record, name, outside)
-        if data_outside is None:
-            return Verdict(OBSERVATIONAL, None, reason, f"{_named(record, name)}: {_REASONS[reason]}", record)
-        found[name] = data_outside
-    source = EMBEDDED if None not in (*record.blobs.values(), *record.objects.values()) else EXTERNAL
+    blobs, source = dict[str, bytes](), EMBEDDED
+    for digest, embedded in record.blobs.items():
+        reason, blob = ("", embedded) if embedded is not None else _at_hand(record, digest, at_hand)
+        if blob is None:
+            return Verdict(OBSERVATIONAL, None, reason, f"{_named(record, digest)}: {_REASONS[reason]}", record)
+        source = source if embedded is not None else EXTERNAL
+        blobs[digest] = blob
     try:
-        refusal = _again(record, found)
+        refusal = _again(record, blobs)
     except _Strayed as error:
-        return Verdict(INSUFFICIENT, None, None, f"the stage asks for what the record does not hold: {error}", record)
+        return Verdict(INSUFFICIENT, None, None, f"what is done again asks for what the record does not hold: {error}", record)
     told = refusal and blocked.withheld(record, refusal)
     if told != record.refusal:
         return Verdict(INSUFFICIENT, None, None, "the re-run is not refused alike", record, told)
@@ -105,32 +97,86 @@ _REASONS = {
 }
 
 
-def _outside(record: Record, name: str, outside: Outside) -> tuple[str, bytes | None]:
+def _at_hand(record: Record, digest: str, at_hand: AtHand) -> tuple[str, bytes | None]:
+    """What was left out, from whoever answers with those very bytes now; or why not."""
+    reason = "truncated" if record.left_out.get(digest) == "bound" else "missing"
+    for answer in record.world.answers:
+        if answer.sha256 == digest:
+            try:
+                data = at_hand(answer)
+            except (SdaqfError, ValueError):
+                reason = "unreadable"
+                continue
+            if data is not None and canonical.digest(data) == digest:
+                return "", data
+            reason = reason if data is None else "hash_mismatch"
+    return reason, None
+
+
+def _named(record: Record, digest: str) -> str:
+    """What people call an answer."""
+    for answer in record.world.answers:
+        if answer.sha256 == digest:
+            about = _about(answer)
+            return f"{answer.who}:{about[0]}" if answer.what == "read" and about else f"{answer.who} {answer.what}"
+    return digest[:24]
+
+
+def _about(answer: Answer) -> list[Any]:
+    """What a question was about; nothing where that is no list."""
+    with suppress(ValueError):
+        return cast(list[Any], tape.decode(answer.about.encode("utf-8"), list[Any]))
+    return []
+
+
+def _again(record: Record, blobs: dict[str, bytes]) -> Failure | None:
+    """The refusal of the same in the recorded world, or None where it is not refused."""
     try:
-        data = outside(record, name)
-    except Unreadable:
-        return "unreadable", None
-    if data is None:
-        return ("truncated" if record.left_out.get(name) == "bound" else "missing"), None
-    same = (artifact_identity(data) if name in record.objects else canonical.digest(data)) == name
-    return ("", data) if same else ("hash_mismatch", None)
-
-
-def _named(record: Record, name: str) -> str:
-    """What people call the bytes of that digest."""
-    each = record.read_of(name)
-    return f"{each.scope.value}:{each.path}" if each else name[:24]
-
-
-def _again(record: Record, found: dict[str, bytes]) -> Failure | None:
-    """The refusal of the stage in the recorded world, or None where it is not refused."""
-    try:
-        run = cast(Run, _World(record, found))
-        job = Job(run, BY_NAME[record.stage], Chain(record.manifest, record.query))
-        stages.execute(job, job.inputs())
+        _do(_told(record, blobs), record)
     except SdaqfError as error:
         return blocked.failure(error)
     return None
+
+
+def _do(run: Run, record: Record) -> None:
+    """What was refused, over a run. Raises `SdaqfError` where it is refused."""
+    if record.stage == GATE:
+        if refusal := check.failed(check.check(run, record.names, base=record.base), record.fail_on):
+            raise refusal
+    elif record.stage == OBSERVE:
+        stages.look(run)
+    else:
+        job = Job(run, BY_NAME[record.stage], Chain(record.manifest, record.query))
+        stages.execute(job, job.inputs())
+
+
+# ---- the recorded world ---------------------------------------------------------------------------------------------
+
+
+def _told(record: Record, blobs: dict[str, bytes]) -> Run:
+    """A run without a machine: every answer is one that was recorded, and to a question put more than once the next of them."""
+    answers: defaultdict[tuple[str, str, str], list[Answer]] = defaultdict(list)
+    for answer in reversed(record.world.answers):
+        answers[answer.who, answer.what, answer.about].append(answer)
+
+    def find(who: str, what: str, about: tuple[Any, ...]) -> Any:
+        known, asked = answers.get((who, what, tape.words(about))), f"{who} {what} {about[0] if about else ''}".strip()[:200]
+        if not known:
+            raise _Strayed(asked)
+        answer = known.pop() if len(known) > 1 else known[0]
+        if answer.failure:
+            raise _error(answer.failure)
+        try:
+            return tape.decode(blobs[answer.sha256 or ""], tape.QUESTIONS[who][what])
+        except (KeyError, ValueError):
+            raise _Strayed(asked) from None
+
+    world, told = record.world, {who: tape.Told(who, find) for who in tape.QUESTIONS}
+    project = Project(Path())
+    project.settings, project.manifests = world.settings, world.manifests
+    run = Run(project, locked=world.locked, clock=world.clock, told=told if world.owner else {**told, "owner": None})
+    run.fixed_clock = world.fixed_clock
+    return run
 
 
 def _error(failure: Failure) -> SdaqfError:
@@ -141,162 +187,55 @@ def _error(failure: Failure) -> SdaqfError:
     return kind(reason, failure.message, at=failure.where, todo=failure.todo, excerpt=failure.excerpt)
 
 
-# ---- the recorded world ---------------------------------------------------------------------------------------------
-
-
-class _Folder:
-    """A root, of which only what was read is there (`disk.files.Root`)."""
-
-    def __init__(self, reads: Sequence[Read], found: dict[str, bytes]) -> None:
-        self._reads, self._found = {each.path: each for each in reads}, found
-
-    def has(self, path: str) -> bool:
-        each = self._reads.get(path)
-        return each is not None and (each.sha256 is not None or each.failure is not None)
-
-    def read(self, path: str, limit: int) -> bytes:
-        if path not in self._reads:
-            raise _Strayed(path)
-        return _told(self._reads[path], self._found)
-
-
-def _told(each: Read, found: dict[str, bytes]) -> bytes:
-    if each.sha256 is not None:
-        if each.sha256 not in found:
-            raise _Strayed(each.path)
-        return found[each.sha256]
-    if each.failure is not None:
-        raise _error(each.failure)
-    raise Unreadable(Reason.MISSING_OR_UNREADABLE, "the file is missing, a link, not regular, or closed to us", at=each.path)
-
-
-class _Store:
-    """The refs and objects that the stage took (`disk.store.Store`)."""
-
-    def __init__(self, record: Record, found: dict[str, bytes]) -> None:
-        self._refs = {stages.ref_name(Chain(record.manifest, record.query), name): held for name, held in record.inputs.items()}
-        self._found = found
-
-    def ref(self, name: str) -> str | None:
-        if name not in self._refs:
-            raise _Strayed(name)
-        return self._refs[name]
-
-    def get(self, object_id: str) -> bytes:
-        if object_id not in self._found:
-            raise _Strayed(object_id)
-        return self._found[object_id]
-
-
-class _World:
-    """A `Run` without a machine: every answer is one that was recorded."""
-
-    def __init__(self, record: Record, found: dict[str, bytes]) -> None:
-        world = record.world
-        self._record, self._found, self._looks = record, found, iter(world.trees[1:])
-        self.now, self.locked, self.excludes = world.clock, world.locked, world.excludes
-        self.project = self
-        here, private = (_Folder([each for each in world.declared if each.scope is scope], found) for scope in RootScope)
-        self.root, self.owner = here, private if world.owner else None
-        self.store = _Store(record, found)
-        self._first = world.trees[0].tree if world.trees and world.trees[0] else None
-        self._tree = self._first
-
-    def manifest(self, name: str) -> ManifestFile:
-        return ManifestFile(name, self._record.path)
-
-    def reading(self, manifest: ManifestFile) -> Reading:
-        return self._reading
-
-    @cached_property
-    def _reading(self) -> Reading:
-        return read_declaration(self.root.read, self._record.path, self._record.manifest)
-
-    def load(self, object_id: str) -> Artifact[Any]:
-        return parse(self.store.get(object_id))
-
-    @property
-    def tree(self) -> Tree:
-        if self._tree is None:
-            raise _Strayed("the tree")
-        return self._tree
-
-    def observe(self) -> Tree:
-        look = next(self._looks, None)
-        self._tree = look.tree if look else self._first
-        return self.tree
-
-    @property
-    def candidate(self) -> str:
-        return candidate(self.tree, self.excludes)
-
-    def reader(self) -> _World:
-        return self
-
-    @cached_property
-    def _reads(self) -> dict[tuple[RootScope, str, int], Read]:
-        return {(each.scope, each.path, each.limit): each for each in self._record.world.reads}
-
-    def read(self, scope: RootScope, path: str, limit: int) -> Observed:
-        each = self._reads.get((scope, path, limit))
-        if each is None:
-            raise _Strayed(path)
-        return Observed(_told(each, self._found), each.sha256 or "")
-
-    def story(self, found: Difference) -> str:
-        if found.pin.place not in self._record.world.stories:
-            raise _Strayed(found.pin.place)
-        return self._record.world.stories[found.pin.place]
-
-
 # ---- the present ----------------------------------------------------------------------------------------------------
 
 
-def at_hand(run: Run) -> Outside:
-    """The files and objects of a project, for what a record left out."""
+def at_hand(run: Run) -> AtHand:
+    """The answers of a project as it is now, for what a record left out."""
 
-    def outside(record: Record, name: str) -> bytes | None:
-        if name in record.objects:
-            return run.store.get(name)
-        each = record.read_of(name)
-        root = run.root_of(each.scope) if each else None
-        return root.read(each.path, each.limit) if each and root else None
+    def ask(answer: Answer) -> bytes | None:
+        real = run.answering.get(answer.who)
+        if real is None or answer.what not in tape.QUESTIONS[answer.who]:
+            return None
+        return tape.encode(getattr(real, answer.what)(*_about(answer)))
 
-    return outside
+    return ask
 
 
 class Since(NamedTuple):
-    """What is different now: facts in sentences, and how the stage would end; None where it would pass."""
+    """What is different now: facts in sentences, and how the same would end; None where it would pass."""
 
     changes: tuple[str, ...]
     refusal: SdaqfError | None
 
 
 def why(record: Record, run: Run) -> Since:
-    """Compare the record with the present, and run the stage again in memory; nothing is written."""
-    return Since(tuple(_changes(record, run)), rehearse(run, Chain(record.manifest, record.query), record.stage))
+    """Compare the record with the present, and do the same again in memory; nothing is written."""
+    return Since(tuple(_changes(record, run)), _rehearse(run, record))
 
 
 def _changes(record: Record, run: Run) -> Iterator[str]:
-    world = record.world
-    yield f"clock: {world.clock} then, {run.now} now"
-    then, tree = next((look for look in world.trees if look), None), None
-    with suppress(SdaqfError):
-        tree = run.tree
-    if then and tree:
-        same = then.repository_digest == tree.repository_digest
-        now = f"then, {tree.git_head[:7]} now" if then.git_head != tree.git_head else "the same now" if same else "with other files now"
-        yield f"tree: {then.git_head[:7]} {now}"
-    first: dict[tuple[RootScope, str], Read] = {}
-    for each in (*world.declared, *world.reads):
-        first.setdefault((each.scope, each.path), each)
-    for each in first.values():
-        root, digest = run.root_of(each.scope), None
-        with suppress(SdaqfError):
-            digest = canonical.digest(root.read(each.path, each.limit)) if root else None
-        if root and digest != each.sha256:
-            word = "is there now" if each.sha256 is None else "is gone, or cannot be read" if digest is None else "reads differently now"
-            yield f"{each.path} {word}"
+    yield f"clock: {record.world.clock} then, {run.now} now"
+    first: dict[tuple[str, str], Answer] = {}
+    for answer in record.world.answers:
+        first.setdefault((answer.what, str(_about(answer)[:1])), answer)
+    for answer in first.values():
+        if answer.what == "observe":
+            yield from _moved(record, answer, run)
+        elif answer.what == "read" and run.answering.get(answer.who):
+            digest = None
+            with suppress(SdaqfError, ValueError, TypeError):
+                digest = canonical.digest(at_hand(run)(answer) or b"")
+            if digest != answer.sha256:
+                gone = "is gone, or cannot be read" if digest is None else "reads differently now"
+                yield f"{_about(answer)[0]} {'is there now' if answer.sha256 is None else gone}"
+
+
+def _moved(record: Record, answer: Answer, run: Run) -> Iterator[str]:
+    with suppress(SdaqfError, ValueError):
+        then, now = tape.decode(record.blobs.get(answer.sha256 or "") or b"", Tree), run.tree
+        same = "the same now" if then.repository_digest == now.repository_digest else "with other files now"
+        yield f"tree: {then.git_head[:7]} {same if then.git_head == now.git_head else f'then, {now.git_head[:7]} now'}"
 
 
 class _Scratch:
@@ -312,47 +251,33 @@ class _Scratch:
     def get(self, object_id: str) -> bytes:
         return self.objects[object_id]
 
+    def create(self) -> None:
+        """Nothing is written."""
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
 
-def rehearse(run: Run, chain: Chain, last: str, *, keep: bool = False) -> SdaqfError | None:
-    """Do the stages of a chain in memory, as far as `last`: the refusal, if any. With `keep` it leaves its record."""
+def _rehearse(run: Run, record: Record) -> SdaqfError | None:
+    """Do the same in memory, a stage with those before it: the refusal, if any."""
     kept, scratch = run.store, _Scratch(run.store)
-    run.store = cast(Any, scratch)
-    job: object = None
+    run.store = kept if record.stage == GATE else cast(Any, scratch)
     try:
+        if record.stage not in BY_NAME:
+            _do(run, record)
+            return None
         _ = run.tree
-        for stage in stages.up_to(BY_NAME[last]):
+        chain = Chain(record.manifest, record.query)
+        for stage in stages.up_to(BY_NAME[record.stage]):
             job = Job(run, stage, chain)
             made = stages.execute(job, job.inputs())
             scratch.refs[stages.ref_name(chain, stage.makes)] = made.object_id
             scratch.objects[made.object_id] = made.data
     except SdaqfError as error:
-        error.origin = job
-        if keep:
-            blocked.keep(error)
         return error
     finally:
         run.store = kept
     return None
-
-
-def keep_of_gate(run: Run, names: Iterable[str]) -> list[str]:
-    """Leave the records of what a build would refuse where the gate failed, of manifests by name; the lines that name them."""
-    found = []
-    for name in names:
-        try:
-            queries = list(run.reading(run.project.manifest(name)).declaration.queries)
-        except SdaqfError:
-            queries = [DEFAULT]
-        for query in queries:
-            error = rehearse(run, Chain(name, query), "snapshot", keep=True)
-            if error and error.record:
-                found.append(error.record)
-            if error and not (isinstance(error.origin, Job) and error.origin.stage.per_query):
-                break  # the other queries are refused for the same
-    return found
 
 
 def found(store: Store | None, name: str) -> bytes:

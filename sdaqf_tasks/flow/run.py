@@ -2,41 +2,78 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sdaqf_tasks.context.staleness import Difference
 from sdaqf_tasks.disk.files import Closing, Root
 from sdaqf_tasks.disk.reader import Reader
-from sdaqf_tasks.errors import SdaqfError
-from sdaqf_tasks.flow.project import ManifestFile, Project, Reading, now
+from sdaqf_tasks.disk.repository import Repository
+from sdaqf_tasks.disk.store import Store
+from sdaqf_tasks.errors import Finding, SdaqfError
+from sdaqf_tasks.flow.project import ManifestFile, Project, Reading, now, read_declaration
+from sdaqf_tasks.flow.tape import Heard, Known, Witness
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import Artifact, parse
+from sdaqf_tasks.formats.lockfile import Pin
 from sdaqf_tasks.formats.records import RootScope
+from sdaqf_tasks.shards.records import Abstraction, Shard
 from sdaqf_tasks.world import Observed, Tree
+
+if TYPE_CHECKING:
+    from sdaqf_tasks.disk.shard_store import ShardStore
 
 
 class Run(Closing):
-    """What the stages of one process share. `locked`: a manifest without a lock is refused."""
+    """What the stages of one process share. `locked`: a manifest without a lock is refused.
+
+    It asks everything of the disk through a `Witness`; `told` gives who answers instead, by the names of
+    `QUESTIONS`, and `clock` the moment to judge by.
+    """
 
     def __init__(
-        self, project: Project, *, wait: float = 60, report: Callable[[str], object] = lambda line: None, locked: bool = False
+        self,
+        project: Project,
+        *,
+        wait: float = 60,
+        report: Callable[[str], object] = lambda line: None,
+        locked: bool = False,
+        clock: str = "",
+        told: Mapping[str, Any] | None = None,
     ) -> None:
-        self.project, self.store, self.wait, self.report, self.locked = project, project.store, wait, report, locked
-        self.now = now()
-        self.owner: Root | None = project.owner()
+        self.project, self.wait, self.report, self.locked = project, wait, report, locked
+        self.now, self.fixed_clock = clock or now(), bool(os.environ.get("SDAQF_NOW"))
+        self._known, self._looking = Known(), threading.Lock()
+        self.answering = told or self._here()
+        witnesses: dict[str, Any] = {who: real and Witness(who, real) for who, real in self.answering.items()}
+        self.root: Root = witnesses["project"]
+        self.owner: Root | None = witnesses["owner"]
+        self.repository: Repository = witnesses["git"]
+        self.repository.root = witnesses["repository"]
+        self.store: Store = witnesses["store"]
+        self.past: Past = witnesses["past"]
+        self.shards: Shards = witnesses["shards"]
+
+    def _here(self) -> Mapping[str, Any]:
+        project, owner = self.project, self.project.owner()
         try:
-            self.repository = project.repository()
+            git = project.repository()
         except BaseException:
-            if self.owner:
-                self.owner.close()
+            if owner:
+                owner.close()
             raise
-        self._tree: Tree | None = None
-        self._parsed: dict[str, Artifact[Any]] = {}
-        self._readings: dict[str, Reading] = {}
-        self._looking = threading.Lock()
+        return {
+            "project": project.root,
+            "repository": git.root,
+            "owner": owner,
+            "git": git,
+            "store": project.store,
+            "past": Past(self),
+            "shards": Shards(project),
+        }
 
     def close(self) -> None:
         self.repository.close()
@@ -45,18 +82,19 @@ class Run(Closing):
 
     def root_of(self, scope: RootScope) -> Root | None:
         """The folder below which files of a scope lie; None where no owner root is given."""
-        return self.project.root if scope is RootScope.REPOSITORY else self.owner
+        return self.root if scope is RootScope.REPOSITORY else self.owner
 
     @property
     def tree(self) -> Tree:
         """The tree as it was last observed."""
-        return self._tree or self.observe()
+        tree: Tree = self._known.get("tree", self.repository.observe)
+        return tree
 
     def observe(self) -> Tree:
         """Look at the tree."""
         with self._looking:
-            self._tree = self.repository.observe()
-            return self._tree
+            tree: Tree = self._known.put("tree", self.repository.observe)
+            return tree
 
     @property
     def looks(self) -> Mapping[str, object]:
@@ -65,7 +103,7 @@ class Run(Closing):
 
     def forget(self) -> None:
         """Read the YAML anew: it may have moved with the tree."""
-        self._readings.clear()
+        self._known.forget(ManifestFile)
 
     @property
     def excludes(self) -> tuple[str, ...]:
@@ -80,24 +118,16 @@ class Run(Closing):
 
     def reading(self, manifest: ManifestFile) -> Reading:
         """What a manifest declares, read once a run."""
-        if manifest.name not in self._readings:
-            self._readings[manifest.name] = self.project.read(manifest)
-        return self._readings[manifest.name]
+        reading: Reading = self._known.get(manifest, lambda: read_declaration(self.root.read, manifest.path, manifest.name))
+        return reading
 
     def load(self, object_id: str) -> Artifact[Any]:
         """The artifact of that id, held against it. Raises `Unreadable` where the object is missing or damaged."""
-        if object_id not in self._parsed:
-            self._parsed[object_id] = parse(self.store.get(object_id))
-        return self._parsed[object_id]
+        artifact: Artifact[Any] = self._known.get(object_id, lambda: parse(self.store.get(object_id)))
+        return artifact
 
     def reader(self) -> Reader:
         return Reader(self.repository, self.owner)
-
-    def story(self, found: Difference) -> str:
-        """What git knows of a text that is not as reviewed, in a few words."""
-        from sdaqf_tasks.flow.stories import Stories
-
-        return Stories(self, [found]).told(found)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -110,34 +140,67 @@ def candidate(tree: Tree, excludes: Sequence[str]) -> str:
     return canonical.encode(content).decode("ascii")
 
 
-class Log:
-    """What one job asked of the world outside, and what it was told: enough to do it again without that world."""
+class Origin(NamedTuple):
+    """Where a refusal came from: a stage of a chain, the look at the tree, or the gate as it was called; and what it had asked.
 
-    def __init__(self) -> None:
-        self.inputs: dict[str, str | None] = {}
-        self.reads: dict[tuple[RootScope, str, int], Observed | SdaqfError] = {}
-        self.trees: list[Tree] = []
-        self.stories: dict[str, str] = {}
+    `error` is what it was refused with, where people are told more.
+    """
+
+    run: Run
+    stage: str
+    heard: Heard
+    manifest: str = ""
+    query: str = ""
+    names: tuple[str, ...] = ()
+    base: str | None = None
+    fail_on: tuple[str, ...] = ()
+    error: SdaqfError | None = None
 
 
 class Pass:
     """One stage's look at the world (`world.Sources`). The last look of the stage before serves as its first."""
 
-    def __init__(self, run: Run, log: Log | None = None) -> None:
-        self._run, self._reader, self._first, self._log = run, run.reader(), True, log or Log()
+    def __init__(self, run: Run) -> None:
+        self._run, self._reader, self._first = run, run.reader(), True
 
     def read(self, scope: RootScope, path: str, limit: int) -> Observed:
-        key = scope, path, limit
-        try:
-            found = self._log.reads[key] = self._reader.read(*key)
-        except SdaqfError as error:
-            self._log.reads[key] = error
-            raise
-        return found
+        return self._reader.read(scope, path, limit)
 
     def tree(self) -> Tree:
         if self._first:
             self._first = False
             return self._run.tree
-        self._log.trees.append(self._run.observe())
-        return self._log.trees[-1]
+        return self._run.observe()
+
+
+class Past:
+    """What git knows of a text that is not as reviewed."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def tell(self, pin: Pin, old: str) -> str:
+        """In a few words, of the text whose reviewed digest was `old`."""
+        from sdaqf_tasks.flow.stories import Stories
+
+        found = Difference(Finding.CHANGED, pin, "", old=old)
+        return Stories(self._run, [found]).told(found)
+
+
+class Shards:
+    """The live records of a project's shards."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+
+    def has(self, which: Shard) -> bool:
+        """Whether the shard is at hand."""
+        return self._store(which).is_there
+
+    def live(self, which: Shard, concept: str) -> Abstraction | None:
+        return self._store(which).desk().live(concept)
+
+    def _store(self, which: Shard) -> ShardStore:
+        from sdaqf_tasks.flow.shards import store_of
+
+        return store_of(self._project, which)

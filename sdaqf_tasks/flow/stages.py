@@ -11,7 +11,6 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from sdaqf_tasks.context import chain as whole_chain
@@ -23,12 +22,13 @@ from sdaqf_tasks.context.quality import quality
 from sdaqf_tasks.context.query import query
 from sdaqf_tasks.context.select import select, tied
 from sdaqf_tasks.context.snapshot import snapshot
-from sdaqf_tasks.context.staleness import Difference, expired, first_end, hidden_contradictions
+from sdaqf_tasks.context.staleness import expired, first_end, hidden_contradictions
 from sdaqf_tasks.disk.store import DOCUMENT, PROGRAM, Receipt
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable, reason_of
 from sdaqf_tasks.flow import lock
 from sdaqf_tasks.flow.project import Chain
-from sdaqf_tasks.flow.run import Log, Pass, Run
+from sdaqf_tasks.flow.run import Origin, Pass, Run
+from sdaqf_tasks.flow.tape import Heard
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import Artifact, render
 from sdaqf_tasks.formats.declaration import DEFAULT, Declaration
@@ -65,13 +65,8 @@ class Job:
     def __init__(self, run: Run, stage: Stage, chain: Chain) -> None:
         self.run, self.stage, self.chain = run, stage, chain
         self.manifest_file = run.project.manifest(chain.manifest)
-        self.log = Log()
-        self.sources = Pass(run, self.log)
-
-    @cached_property
-    def first_tree(self) -> Tree:
-        """The tree that the run observed before the job began."""
-        return self.run.tree
+        self.heard = Heard()
+        self.sources = Pass(run)
 
     @property
     def declaration(self) -> Declaration:
@@ -79,24 +74,20 @@ class Job:
 
     def __getitem__(self, name: str) -> Artifact[Any]:
         """The artifact that the ref `name` of this chain points to."""
-        object_id = self._taken(name)
+        object_id = self.run.store.ref(ref_name(self.chain, name))
         if object_id is None:
             raise Refused(Reason.NOT_BUILT, f"{self.label}: there is no {name}")
         return self.run.load(object_id)
 
-    def _taken(self, name: str) -> str | None:
-        self.log.inputs[name] = self.run.store.ref(ref_name(self.chain, name))
-        return self.log.inputs[name]
-
-    def story(self, found: Difference) -> str:
-        self.log.stories[found.pin.place] = self.run.story(found)
-        return self.log.stories[found.pin.place]
-
     def inputs(self) -> dict[str, str]:
         """Every id and digest that the stage reads, as they are now (DESIGN, receipts)."""
+        with self.heard:
+            return self._inputs()
+
+    def _inputs(self) -> dict[str, str]:
         found: dict[str, str] = {}
         for name in self.stage.takes:
-            object_id = self._taken(name)
+            object_id = self.run.store.ref(ref_name(self.chain, name))
             if object_id is None:
                 raise Refused(Reason.NOT_BUILT, f"{self.label}: there is no {name} to make the {self.stage.makes} from")
             found[name] = object_id
@@ -110,7 +101,7 @@ class Job:
                 found["locked"] = "yes"  # what was built without a lock does not pass for reviewed
         if self.stage.observes:
             found[CANDIDATE] = canonical.digest(self.run.candidate.encode("ascii"))
-            found[OUTSIDE] = outside(self.run, self.declaration, self.log)
+            found[OUTSIDE] = outside(self.run, self.declaration)
         return found
 
     def verify_same_tree(self) -> None:
@@ -120,6 +111,10 @@ class Job:
             found = self[name].content.candidate
             if (found.git_head, found.repository_digest) != (tree.git_head, tree.repository_digest):
                 raise Refused(Reason.CANDIDATE_MISMATCH, f"{self.label}: the {name} is of another tree")
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.run, self.stage.name, self.heard, self.chain.manifest, self.chain.query)
 
     @property
     def label(self) -> str:
@@ -150,7 +145,7 @@ def _artifact(artifact: Artifact[Any], notes: tuple[str, ...] = (), until: str |
 
 def _manifest(job: Job) -> Made:
     compiled = compile_manifest(job.declaration, job.sources)
-    reviewed = lock.verify(job.run, job.manifest_file, compiled.held, locked=job.run.locked, story=job.story)
+    reviewed = lock.verify(job.run, job.manifest_file, compiled.held, locked=job.run.locked)
     required = [source for source in compiled.manifest.content.sources if source.required]
     _verify_unexpired(job, required)
     return _artifact(compiled.manifest, (*compiled.notes, *reviewed), first_end(required))
@@ -332,7 +327,7 @@ def run_stage(run: Run, stage: Stage, chain: Chain) -> Outcome:
             run.store.point(name, Receipt(inputs=inputs, output=made.object_id, until=made.until, program=PROGRAM))
             run.store.show(out, made.data)
         except SdaqfError as error:
-            error.origin = job
+            error.origin = job.origin
             with suppress(SdaqfError):  # what is told is the refusal, not that it could not be acted upon
                 withdraw(run, stage, chain)
             raise
@@ -341,9 +336,10 @@ def run_stage(run: Run, stage: Stage, chain: Chain) -> Outcome:
 
 def execute(job: Job, inputs: Mapping[str, str]) -> Made:
     """Do what the stage does, and write nothing: a replay does the same in the world of its record."""
-    _ = job.first_tree
-    job.verify_same_tree()
-    made = job.stage.run(job)
+    with job.heard:
+        _ = job.run.tree
+        job.verify_same_tree()
+        made = job.stage.run(job)
     if job.inputs() != inputs:
         raise Refused(Reason.CANDIDATE_MOVED, f"{job.label}: what {job.stage.name} reads changed while it ran")
     return made
@@ -365,9 +361,12 @@ def observe(run: Run) -> None:
     observed, or where git would list what the program writes; then nothing that was built holds any longer.
     """
     run.forget()
+    heard = Heard()
     try:
-        _look(run)
-    except SdaqfError:
+        with heard:
+            look(run)
+    except SdaqfError as error:
+        error.origin = Origin(run, OBSERVE, heard)
         if run.store.is_there:
             with suppress(SdaqfError), run.lock():
                 _withdraw_all(run, keep={})
@@ -388,7 +387,11 @@ def observe(run: Run) -> None:
         _withdraw_all(run, keep)
 
 
-def _look(run: Run) -> None:
+OBSERVE = "observe"
+"""What the stage before all others is called in a record."""
+
+
+def look(run: Run) -> None:
     """Observe the tree, with one more try where it moves; nothing of ours may be a part of it."""
     if run.store.is_there:
         run.store.create()  # a `.gitignore` that somebody deleted would show git everything
@@ -445,9 +448,9 @@ def _point(run: Run, name: str, content: str) -> None:
         run.store.point(name, Receipt(inputs={}, output=content, program=PROGRAM))
 
 
-def outside(run: Run, declaration: Declaration, log: Log | None = None) -> str:
+def outside(run: Run, declaration: Declaration) -> str:
     """The digest of every named file that is in no tree: scope, path, and SHA-256 or why it cannot be read (PIPELINE 4)."""
-    look = Pass(run, log)
+    look = Pass(run)
     found = []
     for scope, path in declaration.outside:
         try:

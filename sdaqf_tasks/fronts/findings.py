@@ -3,7 +3,6 @@
     FORMATS                          name → a whole document, ending in one newline
     schema()                         the published JSON Schema of the document `json`
     parse_output, parse_fail_on      what argparse makes of `--output` and `--fail-on`
-    worst                            whether a check fails
 
 Paths, messages and lines come from a repository that nobody vouches for. Where people read, whatever is not seen is
 escaped (controls, bidirectional marks, characters without width), and nothing in any document can pass for a command to a
@@ -25,7 +24,7 @@ from types import GenericAlias
 from typing import Any, Literal, get_type_hints
 from urllib.parse import quote
 
-from sdaqf_tasks.context.findings import Change, Checked, Found
+from sdaqf_tasks.context.findings import LEVELS, Change, Checked, Found
 from sdaqf_tasks.errors import Finding, Severity, printable
 
 SHOWN_LINES = 20
@@ -42,8 +41,6 @@ PAGE_LINES = 6
 
 PROJECT = "project"
 """Where a finding is that belongs to no file, or to no manifest."""
-
-LEVELS = (Severity.ERROR, Severity.WARNING, Severity.NOTICE)
 
 
 # ---- what may be shown ----------------------------------------------------------------------------------------------
@@ -444,10 +441,3 @@ def parse_fail_on(option: str) -> str:
         levels = ", ".join(level.value for level in LEVELS)
         raise argparse.ArgumentTypeError(f"{option!r}: write {levels}, or a finding's code: {', '.join(code.value for code in Finding)}")
     return option
-
-
-def worst(checked: Checked, fail_on: Iterable[str] = ("error",)) -> bool:
-    """Whether any finding is of a code, or at or above a level, that `fail_on` names."""
-    named = set(fail_on)
-    limit = max((level.rank for level in LEVELS if level.value in named), default=-1)
-    return any(found.severity.rank <= limit or found.code.value in named for found in checked.findings if found.severity in LEVELS)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import msgspec
 
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError
 from sdaqf_tasks.flow import replay, report
+from sdaqf_tasks.flow.blocked import Record
+from sdaqf_tasks.flow.check import GATE
+from sdaqf_tasks.flow.project import Chain
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.fronts import commands
 from sdaqf_tasks.fronts.commands import Options
@@ -43,7 +46,7 @@ def told(verdict: replay.Verdict, since: replay.Since | None, why: bool) -> dict
     if record := verdict.record:
         found["record"] = {
             "stage": record.stage,
-            "context": record.manifest,
+            "context": record.manifest or ", ".join(record.names),
             "query": record.query,
             "clock": record.world.clock,
             "refusal": msgspec.to_builtins(record.refusal),
@@ -62,11 +65,12 @@ def lines(verdict: replay.Verdict, since: replay.Since | None, why: bool) -> Ite
     yield " · ".join(filter(None, (verdict.detail, verdict.cls.replace("_", " "), source)))
     if record is None:
         return
-    query = f".{record.query}" if record.query not in ("", "default") else ""
-    yield f"{record.stage} of {record.manifest}{query}, at {record.world.clock}"
+    label = Chain(record.manifest, record.query).label if record.manifest else ", ".join(record.names)
+    yield f"{record.stage}{label and f' of {label}'}, at {record.world.clock}"
     where = f"{record.refusal.where}: " if record.refusal.where else ""
     yield f"  {where}{record.refusal.message}"
     yield f"  {record.refusal.todo}   ({record.refusal.reason})"
+    yield from _findings(record) if record.stage == GATE else ()
     if verdict.refusal and verdict.refusal != record.refusal:
         yield f"  the re-run says: {verdict.refusal.message}   ({verdict.refusal.reason})"
     if since:
@@ -75,3 +79,20 @@ def lines(verdict: replay.Verdict, since: replay.Since | None, why: bool) -> Ite
         yield f"  refused now: {since.refusal}" if since.refusal else "  this would pass now"
     elif why:
         yield "There is no project here to compare it with."
+
+
+class _Finding(msgspec.Struct):
+    """What is shown of a finding of a gate."""
+
+    path: str
+    line: int
+    severity: str
+    code: str
+    message: str
+
+
+def _findings(record: Record) -> Iterator[str]:
+    for line in record.refusal.excerpt:
+        with suppress(msgspec.MsgspecError):  # a record may be anybody's
+            found = msgspec.json.decode(line, type=_Finding)
+            yield f"  {found.path}:{found.line}  {found.severity}  {found.code}  {found.message}"

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from sdaqf_tasks.disk import files
 from sdaqf_tasks.errors import Reason, Refused
+from sdaqf_tasks.flow import blocked, lock, moved, stages
 from sdaqf_tasks.flow import check as gate
-from sdaqf_tasks.flow import lock, moved, replay, stages
 from sdaqf_tasks.flow.lock import Entry, Relocked, Write
 from sdaqf_tasks.flow.project import ManifestFile
 from sdaqf_tasks.flow.run import Run
@@ -151,15 +151,17 @@ def run_check(options: argparse.Namespace, voice: Voice) -> int:
     with Run(project_here(options.owner_root)) as run:
         if not run.project.manifests:
             raise Refused(Reason.UNKNOWN_NAME, "there is no manifest to check", todo=run.project.first_step)
-        checked = gate.check(run, options.names, base=options.base)
+        fail_on = [] if options.exit_zero else options.fail_on or ["error"]
+        checked, refusal = gate.gate(run, options.names, base=options.base, fail_on=fail_on)
         gate.verify_outputs(run, [path for _, path in options.output])
-        failed = not checked.unmet and findings.worst(checked, options.fail_on or ("error",)) and not options.exit_zero
-        records = replay.keep_of_gate(run, checked.manifests) if failed else []
+        if refusal:
+            blocked.keep(refusal)
     for name, path in options.output:
         files.replace(path, findings.FORMATS[name](checked).encode("utf-8"), mode=0o644)
     voice.say(*findings.FORMATS["json" if options.json else options.format](checked).splitlines())
     if checked.unmet:
         voice.aside(f"sdaqf check: {checked.unmet}")
         return Exit.USAGE
-    voice.aside(*records)
-    return Exit.REFUSED if failed else Exit.DONE
+    if refusal and refusal.record:
+        voice.aside(refusal.record)
+    return Exit.REFUSED if refusal else Exit.DONE

@@ -23,7 +23,6 @@ from sdaqf_tasks.flow import blocked, replay, stages
 from sdaqf_tasks.flow.blocked import EMBEDDED, Envelope, Record
 from sdaqf_tasks.flow.replay import EXTERNAL, FULLY, INSUFFICIENT, OBSERVATIONAL
 from sdaqf_tasks.formats import canonical
-from sdaqf_tasks.formats.lockfile import LOCK_BYTES
 from sdaqf_tasks.formats.records import Sensitivity
 from tests.flow.workshop import DEFAULT, MANIFEST, Workshop
 from tests.fronts.run import SDAQF, in_process, program
@@ -113,6 +112,68 @@ REFUSED: dict[str, tuple[Callable[[Workshop], object], Reason, str]] = {
 }
 
 
+def dead_mention(shop: Workshop) -> list[str]:
+    shop.write("src/gone.py", "")
+    shop.write("README.md", "See `src/gone.py`.\n")
+    shop.tree.git("add", "-A")
+    shop.tree.git("commit", "-q", "-m", "one")
+    shop.tree.git("rm", "-q", "src/gone.py")
+    shop.tree.git("commit", "-q", "-m", "two")
+    return ["--fail-on", "dead-mention"]
+
+
+def edited_block(shop: Workshop) -> None:
+    assert shop.command("render", "context", "--into", "AGENTS.md").returncode == 0
+    path = shop.path / "AGENTS.md"
+    path.write_text(path.read_text().replace("docs/spec.md", "docs/other.md"))
+
+
+def re_pinned(shop: Workshop) -> list[str]:
+    shop.write("docs/spec.md", "# Specification\n\nIt does that.\n")
+    shop.command("lock")
+    shop.tree.git("commit", "-q", "-am", "It does that")
+    return ["--base", "HEAD~1", "--fail-on", "re-pinned"]
+
+
+def tampered(shop: Workshop) -> None:
+    shop.build()
+    shop.object_of("graph").write_text("{}")
+
+
+def drifted(shop: Workshop) -> list[str]:
+    shop.write("src/b.py", "def b() -> int:\n    return 1\n")
+    for words in (
+        ["init"],
+        ["begin"],
+        ["distil", "one", "tier:pattern", "category:procedural", "region:src/a.py:1-2", "region:src/b.py:1-2"],
+        ["commit"],
+        ["publish", "one"],
+    ):
+        assert (ended := shop.command("shard", *words)).returncode == 0, ended.stderr
+    shop.manifest(MANIFEST.replace("relationships:", "  memory: decision abstractions/*.json\nrelationships:"))
+    shop.command("lock")
+    shop.write("src/b.py", "def b() -> int:\n    return 2\n")
+    return ["--fail-on", "drifted"]
+
+
+def strange_name(shop: Workshop) -> None:
+    os.close(os.open(os.fsencode(shop.path) + b"/docs/\xff\\.md", os.O_CREAT | os.O_WRONLY))
+    shop.write("docs/spec.md", "# Specification\n\nIt does that.\n")
+
+
+FAILING: dict[str, Callable[[Workshop], object]] = {
+    "a dead mention": dead_mention,
+    "an edited block": edited_block,
+    "another review than at the merge base": re_pinned,
+    "a damaged object": tampered,
+    "a published record": drifted,
+    "a broken YAML": lambda shop: shop.manifest("sdaqf: 1\nsources: [\n"),
+    "a lock in conflict": lambda shop: shop.write("manifests/context.lock", "<<<<<<< ours\n"),
+    "a file that was moved": lambda shop: shop.tree.git("mv", "docs/adr/0001-one.md", "docs/adr/0003-one.md"),
+    "a tree with a name that is not UTF-8": strange_name,
+}
+
+
 def records(shop: Workshop) -> list[Path]:
     return blocked.records(Store(shop.path, shop.folder.relative_to(shop.path).as_posix()))
 
@@ -141,13 +202,27 @@ class TestRecords:
         assert verdict.record.stage == stage
         assert verdict.refusal == blocked.failure(error)
 
-    def test_a_tree_that_cannot_be_observed_leaves_none(self, shop: Workshop) -> None:
-        """No stage ran: what it would be refused with again is nowhere but in the message."""
+    def test_a_tree_that_cannot_be_observed_leaves_one(self, shop: Workshop) -> None:
         (shop.path / "inner").mkdir()
         shop.tree.git("init", "-q", "inner")
         ended = shop.command("build")
-        assert (ended.returncode, "Record" in ended.stderr + ended.stdout) == (1, False)
-        assert blocked.records(Store(shop.path, ".sdaqf/build")) == []
+        assert (ended.returncode, record_at(shop).name[:13] in ended.stderr) == (1, True)
+        self._is_refused_again(shop, "observe", "tree-entry")
+
+    def test_what_git_would_list_leaves_one(self, shop: Workshop) -> None:
+        shop.build()
+        (shop.folder / ".gitignore").write_text("")
+        assert shop.command("build").returncode == 1
+        self._is_refused_again(shop, "observe", "output-not-ignored")
+
+    @staticmethod
+    def _is_refused_again(shop: Workshop, stage: str, reason: str) -> None:
+        data = record_at(shop).read_bytes()
+        shutil.rmtree(shop.path)
+        verdict = replay.replay(data)
+        assert verdict.record is not None
+        assert (verdict.cls, verdict.source, verdict.detail) == (FULLY, "embedded", "same refusal, byte for byte")
+        assert (verdict.record.stage, verdict.record.refusal.reason) == (stage, reason)
 
     def test_a_manifest_without_a_lock_where_one_is_asked_for(self, shop: Workshop) -> None:
         assert shop.command("build", "--locked").returncode == 1
@@ -172,20 +247,33 @@ class TestRecords:
     def test_a_gate_that_fails_leaves_one(self, shop: Workshop) -> None:
         moved_text(shop)
         told = shop.command("check")
-        assert told.returncode == 1
-        assert record_at(shop).name[:13] in told.stderr
-        assert replay.replay(record_at(shop).read_bytes()).cls == FULLY
+        assert (told.returncode, told.stderr.strip().endswith(f"sdaqf replay {record_at(shop).name[:13]}")) == (1, True)
+        self._is_refused_again(shop, "check", "gate-failed")
 
-    def test_a_gate_that_fails_where_no_stage_would_be_refused_leaves_none(self, shop: Workshop) -> None:
-        shop.write("docs/spec.md", "# Specification\n\nSee `src/gone.py`.\n")
+    @pytest.mark.parametrize("name", FAILING)
+    def test_whatever_a_gate_fails_at_it_fails_at_again(
+        self, name: str, shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         shop.command("lock")
-        shop.write("src/gone.py", "")
         shop.tree.git("add", "-A")
-        shop.tree.git("commit", "-q", "-m", "one")
-        shop.tree.git("rm", "-q", "src/gone.py")
-        shop.tree.git("commit", "-q", "-m", "two")
-        assert shop.command("check", "--fail-on", "dead-mention").returncode == 1
+        shop.tree.git("commit", "-q", "-m", "lock")
+        asked = FAILING[name](shop)
+        words = asked if isinstance(asked, list) else []
+        assert shop.command("check", *words).returncode == 1
+        self._is_refused_again(shop, "check", "gate-failed")
+
+    @pytest.mark.parametrize("words", [["--exit-zero"], ["--base", "nowhere"]])
+    def test_a_gate_that_is_told_to_pass_or_cannot_begin_leaves_none(self, words: list[str], shop: Workshop) -> None:
+        moved_text(shop)
+        assert shop.command("check", *words).returncode == (2 if "--base" in words else 0)
         assert records(shop) == []
+
+    def test_a_gate_without_a_tree_leaves_one(self, shop: Workshop) -> None:
+        (shop.path / "inner").mkdir()
+        shop.tree.git("init", "-q", "inner")
+        told = shop.command("check").stderr
+        assert record_at(shop).name[:13] in told
+        self._is_refused_again(shop, "check", "tree-entry")
 
     def test_a_gate_that_passes_leaves_none(self, shop: Workshop) -> None:
         shop.command("lock")
@@ -260,7 +348,7 @@ class TestPrivacy:
         private.build()
         record = read(record_at(private))
         assert self.NOTE not in record_at(private).read_text()
-        assert self.NOTE.encode() not in [*record.blobs.values(), *record.objects.values()]
+        assert self.NOTE.encode() not in [*record.blobs.values()]
         assert canonical.digest(self.NOTE.encode()) in record.left_out
         assert record.sensitivity is Sensitivity.OWNER_PRIVATE
         verdict = replay.replay(record_at(private).read_bytes())
@@ -321,10 +409,10 @@ class TestPrivacy:
             shop.manifest("sdaqf: 1\nsources: [\n")
             run.forget()
             error = Refused(Reason.REQUIRED_UNAVAILABLE, "gone")
-            error.origin = job
+            error.origin = job.origin
             blocked.keep(error)
         record = read(record_at(shop))
-        held = [*filter(None, record.blobs.values()), *filter(None, record.objects.values())]
+        held = list(filter(None, record.blobs.values()))
         assert [blob for blob in held if self.NOTE.encode() in blob] == []
         assert canonical.digest(self.NOTE.encode()) in record.left_out
 
@@ -396,7 +484,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
             job = stages.Job(run, stages.BY_NAME[name], DEFAULT)
             stages.execute(job, job.inputs())
             error = Refused(Reason.CANDIDATE_MOVED, "the tree moved")
-            error.origin = job
+            error.origin = job.origin
             blocked.keep(error)
             [path] = [path for path in records(shop) if path.name.startswith(error.record[7:20])]
             found[name] = path.read_bytes()
@@ -467,15 +555,8 @@ class TestEdited:
         verdict = replay.replay(self._sealed(msgspec.structs.replace(record, blobs={})))
         assert (verdict.cls, verdict.detail) == (
             INSUFFICIENT,
-            "the stage asks for what the record does not hold: manifests/context.yaml",
+            "what is done again asks for what the record does not hold: project read manifests/context.yaml",
         )
-
-    @pytest.mark.parametrize(("limit", "cls"), [(LOCK_BYTES, FULLY), (LOCK_BYTES + 1, INSUFFICIENT), (-1, INSUFFICIENT)])
-    def test_a_record_names_no_bound_that_the_program_has_not(self, limit: int, cls: str, data: bytes) -> None:
-        record = msgspec.json.decode(data, type=Envelope).record
-        declared = tuple(msgspec.structs.replace(each, limit=limit) for each in record.world.declared)
-        other = msgspec.structs.replace(record, world=msgspec.structs.replace(record.world, declared=declared))
-        assert replay.replay(self._sealed(other)).cls == cls
 
     @given(chance=st.data())
     @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft4Validator, Draft202012Validator
 
-from sdaqf_tasks.context.findings import Change, Checked, Found
+from sdaqf_tasks.context.findings import Change, Checked, Found, worst
 from sdaqf_tasks.errors import Finding, Severity
-from sdaqf_tasks.fronts.findings import FORMATS, PAGE_BYTES, SHOWN_LINES, parse_fail_on, parse_output, schema, visible, worst
+from sdaqf_tasks.fronts.findings import FORMATS, PAGE_BYTES, SHOWN_LINES, parse_fail_on, parse_output, schema, visible
 
 EXPECTED = Path(__file__).parent / "expected"
 HEAD, BASE, COMMIT = "4c1d9e2" + "0" * 33, "1f00ba5" + "0" * 33, "2f1c9aa" + "0" * 33

@@ -366,7 +366,7 @@ class TestCommand:
         if text is not None:  # one that is gone, a build makes again by itself
             refused = sdaqf("build")
             assert refused.code == 1
-            assert refused.err.endswith("  Its `.gitignore` was changed. Run: sdaqf doctor --repair   (output-not-ignored)\n")
+            assert "  Its `.gitignore` was changed. Run: sdaqf doctor --repair   (output-not-ignored)\n" in refused.err
             assert "sdaqf doctor --repair" in sdaqf("doctor").out
         ran = sdaqf("doctor", "--repair", "--json")
         assert (ran.code, ran.value["removed"] > 0, ran.value["build"]["ignored"]) == (0, True, True)
