@@ -20,15 +20,18 @@ import msgspec
 
 from sdaqf_tasks import errors
 from sdaqf_tasks.disk import files
+from sdaqf_tasks.disk.history import History
 from sdaqf_tasks.disk.store import PROGRAM, Store
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable, reason_of
 from sdaqf_tasks.flow import blocked, check, stages, tape
 from sdaqf_tasks.flow.blocked import Answer, Envelope, Failure, Record
 from sdaqf_tasks.flow.check import GATE
+from sdaqf_tasks.flow.mentions import ago, change_of
 from sdaqf_tasks.flow.project import Chain, Project
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.stages import BY_NAME, OBSERVE, Job
 from sdaqf_tasks.formats import canonical
+from sdaqf_tasks.formats.records import instant
 from sdaqf_tasks.world import Tree
 
 FULLY, OBSERVATIONAL, INSUFFICIENT = "fully_replayable", "observational_only", "insufficient_replay_state"
@@ -219,6 +222,7 @@ def _changes(record: Record, run: Run) -> Iterator[str]:
     first: dict[tuple[str, str], Answer] = {}
     for answer in record.world.answers:
         first.setdefault((answer.what, str(_about(answer)[:1])), answer)
+    words: dict[str, str] = {}
     for answer in first.values():
         if answer.what == "observe":
             yield from _moved(record, answer, run)
@@ -228,14 +232,27 @@ def _changes(record: Record, run: Run) -> Iterator[str]:
                 digest = canonical.digest(at_hand(run)(answer) or b"")
             if digest != answer.sha256:
                 gone = "is gone, or cannot be read" if digest is None else "reads differently now"
-                yield f"{_about(answer)[0]} {'is there now' if answer.sha256 is None else gone}"
+                words[str(_about(answer)[0])] = "is there now" if answer.sha256 is None else gone
+    history = History(run.repository, words)
+    for path, word in words.items():
+        yield f"{path} {word}{_by(history, path, record.world.clock, run.now)}"
+
+
+def _by(history: History, path: str, since: str, now: str) -> str:
+    """The last commit that changed a file, where that came since the record was made."""
+    with suppress(SdaqfError):
+        for change in map(change_of, history.versions(path)[:1]):
+            if instant(change.time) > instant(since):
+                return f' (changed by {change.commit[:7]}, {ago(change.time, now)}: "{change.subject[:80]}")'
+    return ""
 
 
 def _moved(record: Record, answer: Answer, run: Run) -> Iterator[str]:
     with suppress(SdaqfError, ValueError):
         then, now = tape.decode(record.blobs.get(answer.sha256 or "") or b"", Tree), run.tree
         same = "the same now" if then.repository_digest == now.repository_digest else "with other files now"
-        yield f"tree: {then.git_head[:7]} {same if then.git_head == now.git_head else f'then, {now.git_head[:7]} now'}"
+        moved = same if then.git_head == now.git_head else f"then, {now.git_head[:7]} of {now.committed} now"
+        yield f"tree: {then.git_head[:7]} of {then.committed} {moved}"
 
 
 class _Scratch:

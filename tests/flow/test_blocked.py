@@ -610,12 +610,14 @@ class TestCommand:
         moved_text(shop)
         shop.build()
         shop.write("docs/spec.md", "# Specification\n\nIt does this.\n")
-        shop.tree.git("commit", "-q", "-am", "back")
+        shop.tree.git("commit", "-q", "-am", "back", GIT_COMMITTER_DATE="2026-02-02T00:00:00Z")
+        monkeypatch.setenv("SDAQF_NOW", "2026-02-05T00:00:00Z")
         monkeypatch.chdir(shop.path)
         before = shop.everything()
         found = in_process("replay", "latest", "--why", "--json", capsys=capsys).value
         assert found["class"] == FULLY
-        assert "docs/spec.md reads differently now" in found["why"]["changes"]
+        [told] = [change for change in found["why"]["changes"] if change.startswith("docs/spec.md ")]
+        assert re.fullmatch(r'docs/spec\.md reads differently now \(changed by [0-9a-f]{7}, 3 days ago: "back"\)', told)
         assert found["why"]["refusal"] is None
         assert shop.everything() == before
         assert in_process("replay", "latest", "--why", capsys=capsys).out.endswith("this would pass now\n")
