@@ -87,8 +87,9 @@ class Run(Closing):
     @property
     def tree(self) -> Tree:
         """The tree as it was last observed."""
-        tree: Tree = self._known.get("tree", self.repository.observe)
-        return tree
+        with self._looking:
+            tree: Tree = self._known.get("tree", self.repository.observe)
+            return tree
 
     def observe(self) -> Tree:
         """Look at the tree."""
