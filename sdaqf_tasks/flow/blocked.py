@@ -79,7 +79,8 @@ class World(_Part, frozen=True, kw_only=True):
 class Record(_Part, frozen=True, kw_only=True):
     """One refusal. `blobs` holds answers by digest, null for what was left out, and `left_out` says why: `owner` or `bound`.
 
-    `manifest` and `query` are those of a stage; `names`, `base` and `fail_on` what the gate was called with.
+    `manifest` and `query` are those of a stage; `names`, `base` and `fail_on` what the gate was called with; `shard` is the id
+    of the state of a shard that was asked, and `references` the concepts that it was asked for.
     """
 
     program: str
@@ -140,6 +141,11 @@ def _record_of(origin: Origin, error: SdaqfError) -> Record:
             blobs[digest] = None if why else data
             if why:
                 left_out[digest] = why
+    live = [
+        (asked.answer[0], asked.about[1])
+        for asked in origin.heard.asked
+        if asked[:2] == ("shards", "live") and isinstance(asked.answer, tuple)
+    ]
     record = Record(
         program=PROGRAM,
         stage=origin.stage,
@@ -159,6 +165,8 @@ def _record_of(origin: Origin, error: SdaqfError) -> Record:
         ),
         blobs=blobs,
         left_out=left_out,
+        shard=live[0][0] if live else None,
+        references=tuple(dict.fromkeys(concept for _, concept in live)),
         refusal=failure(origin.error or error),
         sensitivity=private.highest,
     )

@@ -111,7 +111,7 @@ def differs(run: Run, held: Held, published: Published) -> Drift | None:
     if not run.shards.has(published.shard):
         return Drift(Finding.NOT_CHECKED, f"{unknown}{published.shard} is not at hand", f"To have it: sdaqf shard init   then: {begin}")
     try:
-        live = run.shards.live(published.shard, name)
+        _, live = run.shards.live(published.shard, name)
     except SdaqfError as error:
         return Drift(Finding.NOT_CHECKED, f"{unknown}{error.message}", error.todo)
     if live == record:

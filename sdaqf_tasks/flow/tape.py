@@ -40,7 +40,7 @@ QUESTIONS: Mapping[str, Mapping[str, Any]] = {
     },
     "store": {"ref": str | None, "get": bytes, "verify": None, "queries": list[str], "is_there": bool, "create": None},
     "past": {"tell": str},
-    "shards": {"has": bool, "live": Abstraction | None},
+    "shards": {"has": bool, "live": tuple[str, Abstraction | None]},
 }
 """Who is asked, what, and the type of the answer."""
 

@@ -260,6 +260,12 @@ class TestRecords:
         asked = FAILING[name](shop)
         words = asked if isinstance(asked, list) else []
         assert shop.command("check", *words).returncode == 1
+        record = read(record_at(shop))
+        if name == "a published record":
+            state = json.loads(shop.command("shard", "status", "--json").stdout)["state"]
+            assert (record.shard, record.references) == (state, ("one",))
+        else:
+            assert (record.shard, record.references) == (None, ())
         self._is_refused_again(shop, "check", "gate-failed")
 
     @pytest.mark.parametrize("words", [["--exit-zero"], ["--base", "nowhere"]])
