@@ -153,6 +153,14 @@ class Project:
         close = meant(name, [found.name for found in self.manifests])
         raise Refused(Reason.UNKNOWN_NAME, f"there is no manifest {name[:60]!r}{close}")
 
+    @property
+    def only(self) -> str:
+        """The name of the project's one manifest. Raises `Refused` with UNKNOWN_NAME where there is none, or more than one."""
+        if len(self.manifests) == 1:
+            return self.manifests[0].name
+        names = ", ".join(manifest.name for manifest in self.manifests)
+        raise Refused(Reason.UNKNOWN_NAME, "no manifest is named", todo=f"Name one: {names}" if names else self.first_step)
+
     def read(self, manifest: ManifestFile) -> Reading:
         """The declaration of a manifest with its includes. Raises with `file:line:column`."""
         return read_declaration(self.root.read, manifest.path, manifest.name)

@@ -310,8 +310,8 @@ def found(store: Store | None, name: str) -> bytes:
             raise
     known = blocked.records(store) if store else []
     named = known[:1] if name == "latest" else [path for path in known if len(name) > 9 and path.name.startswith(name.upper()[:71])]
-    if name == "latest" and store is None:
-        raise Refused(Reason.UNKNOWN_NAME, "there is no project here, and so no latest record", todo="Name the file.")
+    if name == "latest" and not named:
+        raise Refused(Reason.UNKNOWN_NAME, "nothing that was refused here has left a record", todo="Name a file.")
     if not named:
         raise Refused(Reason.UNKNOWN_NAME, f"there is no record {name[:80]!r}", todo="Name a file, latest, or REPLAY- and six digits.")
     return files.read_file(named[0], blocked.RECORD_BYTES)

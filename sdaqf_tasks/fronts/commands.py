@@ -151,7 +151,9 @@ def _render(options: Options, voice: Voice) -> int:
         raise Usage(options.program, "--max-bytes is for what is printed; a block has at most 4 KiB")
     if options.max_file and not options.into:
         raise Usage(options.program, "--max-file goes with --into")
-    return rendering.run(project_here(options.owner_root), options, voice)
+    project = project_here(options.owner_root)
+    options.name = options.name or project.only
+    return rendering.run(project, options, voice)
 
 
 def _explain(options: Options, voice: Voice) -> int:
@@ -159,7 +161,7 @@ def _explain(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.fronts import answers, questions
 
     with Run(project_here(options.owner_root)) as run:
-        found = questions.explain(run, options.name, options.source)
+        found = questions.explain(run, options.name or run.project.only, options.source)
     voice.say_json(found) if options.json else voice.say(*answers.explanation(found))
     return Exit.DONE
 
@@ -341,7 +343,7 @@ WAIT = argument("--wait", "SECONDS", "how long to wait for another run (60)", ty
 _MANIFESTS = argument("names", "NAME", "manifests; all where none is named", nargs="*")
 SHARD = argument("--shard", "SHARD", "core, or project:ID (else SDAQF_SHARD, the settings' one, project:default)")
 _SOURCE = argument("source", "SOURCE", "an alias, a path, or the id of a node or source; all where absent", nargs="?")
-_CONTEXT = argument("name", "NAME[.QUERY]", "a manifest, or one of its queries")
+_CONTEXT = argument("name", "NAME[.QUERY]", "a manifest, or one of its queries; not needed where there is only one", nargs="?")
 
 ARGUMENTS: Mapping[str, Sequence[Argument]] = {
     "init": (
@@ -396,7 +398,9 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
     "doctor": (flag("--repair", "remove it from the build folder; the next build makes it again"), WAIT),
     "gc": (WAIT,),
     "replay": (
-        argument("record", "RECORD", "a file, latest, or REPLAY- and the first digits of one in the build folder"),
+        argument(
+            "record", "RECORD", "a file, REPLAY- and the first digits of one, or latest, as where absent", nargs="?", default="latest"
+        ),
         flag("--why", "say what is different now, and whether it would pass"),
         _OWNER_ROOT,
     ),

@@ -592,9 +592,9 @@ class TestCommand:
         shop.build()
         monkeypatch.chdir(shop.path)
         path = record_at(shop)
-        answers = [in_process("replay", name, "--json", capsys=capsys) for name in ("latest", path.name[:13], path)]
-        assert [answer.code for answer in answers] == [0, 0, 0]
-        assert answers[0].value == answers[1].value == answers[2].value
+        answers = [in_process("replay", *name, "--json", capsys=capsys) for name in ([], ["latest"], [path.name[:13]], [path])]
+        assert [answer.code for answer in answers] == [0, 0, 0, 0]
+        assert [answer.value for answer in answers] == [answers[0].value] * 4
         assert answers[0].value["class"] == FULLY
         assert answers[0].value["record"]["refusal"]["reason"] == "manifest-invalid"
 

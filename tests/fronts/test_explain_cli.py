@@ -192,6 +192,13 @@ class TestExplain:
         assert sdaqf("build", "context").code == 0
         assert sdaqf("explain", "context", "seen", "--json").value["detail"]["state"] == "in"
 
+    @pytest.mark.parametrize("command", ["explain", "render"])
+    def test_the_only_manifest_need_not_be_named(self, command: str, built: WorkTree, sdaqf: Sdaqf) -> None:
+        assert (sdaqf(command).code, sdaqf(command).out) == (0, sdaqf(command, "context").out)
+        built.write("manifests/other.yaml", YAML.encode())
+        ran = sdaqf(command, "--json")
+        assert (ran.code, ran.value["reason"], ran.value["message"]) == (1, "unknown-name", "no manifest is named")
+
     def test_nothing_is_written(self, built: WorkTree, sdaqf: Sdaqf) -> None:
         before = everything_below(built.path)
         for line in ("explain context", "explain context rest", "diff context context.rest", "diff --since HEAD", "rule"):
