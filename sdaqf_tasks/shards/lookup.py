@@ -17,9 +17,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from sdaqf_tasks.formats.records import Category, Tier, Trust
+from sdaqf_tasks.formats.records import Category, Tier
 from sdaqf_tasks.shards import records
-from sdaqf_tasks.shards.records import Abstraction, Choice, Concept, Decay, Decision, Hash, Lineage, Number, Object, Positive, Shard, Source
+from sdaqf_tasks.shards.records import Abstraction, Choice, Concept, Decay, Decision, Number, Object, Pin, Shard, Source
 
 MOST_SCORE = 1_000
 CONTRACT_HITS = 2
@@ -81,25 +81,20 @@ class Counts(Object, frozen=True, kw_only=True):
     depth: Number
 
 
-class Reference(Object, frozen=True, kw_only=True):
+class Reference(Pin, frozen=True, kw_only=True):
     """A support reference. Its JSON members are the fields under these names; absent things are null, never left out.
 
-    `concept_id` to `decay_state` are the record's, `consensus_hash` beside the version because a version may come back.
+    The pin and `tier` to `decay_state` are the record's; its `consensus_hash` because a version may come back.
     `conflict_with` is null without an incompatible record. `decision` is the reuse decision about core's record, told by
     that; also by the local record that a `promote` names, and by a compatible local one, in whose place core's is not
     returned. `source` is the record's first source in a queried path, or null. `score` is 0 to 1,000. `drifted`: the
     text of some source stands nowhere in its file any more; a warning, which takes no part in the order or in `usable`.
     """
 
-    concept_id: Concept
     tier: Tier
     category: Category
     parent: Concept | None
     owner: Shard
-    lineage_id: Lineage
-    lineage_version: Positive
-    consensus_hash: Hash
-    trust_class: Trust
     decay_state: Decay
     resolution: Resolution
     conflict: Conflict
@@ -134,20 +129,15 @@ class Resolved(NamedTuple):
     core: Standing | None
 
 
-_Row = tuple[Standing | None, Standing | None]
 _CHOICES: tuple[Choice | None, ...] = (None, *Choice)
-_COMPATIBLE: _Row = (Standing(Resolution.LOCAL), None)
-_INCOMPATIBLE: _Row = (
-    Standing(Resolution.LOCAL_OVERRIDE, Conflict.INCOMPATIBLE),
-    Standing(Resolution.CONFLICT_REFUSED, Conflict.INCOMPATIBLE),
-)
-_TABLE: Mapping[tuple[bool | None, Choice | None], _Row] = {
-    (None, None): (None, Standing(Resolution.IMPORTED)),
-    (None, Choice.ADOPT): (None, Standing(Resolution.ADOPTED)),
-    (None, Choice.REJECT): (None, Standing(Resolution.REJECTED, Conflict.EXPLICIT_REJECT)),
-    (None, Choice.PROMOTE): (None, Standing(Resolution.CONFLICT_REFUSED, Conflict.INCOMPATIBLE)),
-    **{(True, choice): _COMPATIBLE for choice in _CHOICES},
-    **{(False, choice): _INCOMPATIBLE for choice in _CHOICES},
+_REFUSED = Standing(Resolution.CONFLICT_REFUSED, Conflict.INCOMPATIBLE)
+_TABLE: Mapping[tuple[bool | None, Choice | None], Resolved] = {
+    (None, None): Resolved(None, Standing(Resolution.IMPORTED)),
+    (None, Choice.ADOPT): Resolved(None, Standing(Resolution.ADOPTED)),
+    (None, Choice.REJECT): Resolved(None, Standing(Resolution.REJECTED, Conflict.EXPLICIT_REJECT)),
+    (None, Choice.PROMOTE): Resolved(None, _REFUSED),
+    **{(True, choice): Resolved(Standing(Resolution.LOCAL), None) for choice in _CHOICES},
+    **{(False, choice): Resolved(Standing(Resolution.LOCAL_OVERRIDE, Conflict.INCOMPATIBLE), _REFUSED) for choice in _CHOICES},
 }
 """Section 4: whether the local record of that concept is compatible (None: there is none) and the decision that counts →
 how the local record and core's are shown. With which decision the local one is shown, `_told` says."""
@@ -247,7 +237,8 @@ def lookup(
 def _found(query: Query, catalog: Mapping[str, Abstraction], standings: Mapping[str, Standing]) -> Iterator[_Found]:
     """The hits of one catalog and the parents that are kept, in any order. What has no standing is not returned."""
     counts = {concept: _counts(query, catalog[concept]) for concept in standings}
-    usable = {concept: _usable(catalog[concept], standings[concept]) for concept, count in counts.items() if _is_hit(count)}
+    hits = [concept for concept, count in counts.items() if count.tokens or count.patterns or count.direct]
+    usable = {concept: _usable(catalog[concept], standings[concept]) for concept in hits}
     ways: dict[str, dict[str, int]] = defaultdict(dict)
     for hit, good in usable.items():
         # What may not be used lends its parents no weight either.
@@ -269,10 +260,6 @@ def _counts(query: Query, record: Abstraction) -> Counts:
         lineage=0,
         depth=0,
     )
-
-
-def _is_hit(counts: Counts) -> bool:
-    return counts.tokens + 2 * counts.patterns + counts.direct > 0
 
 
 def _usable(record: Abstraction, standing: Standing) -> bool:

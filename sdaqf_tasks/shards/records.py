@@ -167,23 +167,27 @@ class Source(Object, frozen=True, kw_only=True):
         return f"{self.path}:{self.line_start}-{self.line_end}"
 
 
-class Entry(Object, frozen=True, kw_only=True):
+class Pin(Object, frozen=True, kw_only=True):
+    """One version of a record: what an entry or a decision is about, and what every record says of itself."""
+
+    concept_id: Concept
+    consensus_hash: Hash
+    lineage_id: Lineage
+    lineage_version: Positive
+    trust_class: Trust
+
+
+class Entry(Pin, frozen=True, kw_only=True):
     """What was done to a record, by which shard, and what the record was then (2.5)."""
 
     operation: Operation
     owner: Shard
-    concept_id: Concept
-    lineage_id: Lineage
-    lineage_version: Positive
-    trust_class: Trust
-    consensus_hash: Hash
     extra: dict[str, str | Number | tuple[str, ...]]
 
 
-class Abstraction(Object, frozen=True, kw_only=True):
+class Abstraction(Pin, frozen=True, kw_only=True):
     """A record: a generalisation over pieces of source text, with its evidence (section 2)."""
 
-    concept_id: Concept
     statement: Annotated[str, Meta(max_length=500)]
     tier: Tier
     category: Category
@@ -198,10 +202,6 @@ class Abstraction(Object, frozen=True, kw_only=True):
     support_score: Annotated[int, Meta(ge=0, le=400)]
     promotion_ready: bool
     normaliser: Annotated[str, Meta(min_length=1, max_length=64)]
-    consensus_hash: Hash
-    lineage_id: Lineage
-    lineage_version: Positive
-    trust_class: Trust
     decay_state: Decay
     first_revision: Number
     last_revision: Number
@@ -220,16 +220,6 @@ class Abstraction(Object, frozen=True, kw_only=True):
     def compatible(self, other: Abstraction) -> bool:
         """Whether the two say the same: names and scores play no part (section 4)."""
         return all(getattr(self, name) == getattr(other, name) for name in ("consensus_hash", "tier", "category", "parent"))
-
-
-class Pin(Object, frozen=True, kw_only=True):
-    """A record as a decision was made about it."""
-
-    concept_id: Concept
-    consensus_hash: Hash
-    lineage_id: Lineage
-    lineage_version: Positive
-    trust_class: Trust
 
 
 class Choice(enum.Enum):
