@@ -46,15 +46,12 @@ class Move(NamedTuple):
     answer: Mapping[str, Any]
 
 
-class _Making:
-    """The objects of a move, before they are anywhere."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
+class _Making(dict[str, bytes]):
+    """The objects of a move, by id, before they are anywhere."""
 
     def keep(self, value: records.Object | Bucket) -> str:
         object_id, data = records.sealed(value)
-        self.objects[object_id] = data
+        self[object_id] = data
         return object_id
 
 
@@ -84,7 +81,7 @@ def born(which: Shard, front: Front) -> Move:
     live = making.keep(Catalog(records={}, decisions={}, lineages={}))
     event = making.keep(Event(word="init", inputs=(), program=PROGRAM, front=front))
     root = State(shard=which, previous=None, event=event, revision=0, live=live, saved=None, committed=False, session=None, staged=None)
-    return Move(making.keep(root), making.objects, {})
+    return Move(making.keep(root), making, {})
 
 
 def admit(state: State, line: str, front: Front) -> Command:
@@ -115,7 +112,7 @@ def advance(desk: Desk, command: Command, front: Front, given: Given = Given()) 
     fields, answer = cell(desk, _Step(command, front, given, making.keep))
     told = {"word" if isinstance(command, Word) else "command": str(command)}
     event = making.keep(Event(inputs=_inputs(given, making), program=PROGRAM, front=front, **told))
-    return Move(making.keep(replace(desk.state, previous=desk.state_id, event=event, **fields)), making.objects, answer)
+    return Move(making.keep(replace(desk.state, previous=desk.state_id, event=event, **fields)), making, answer)
 
 
 # ---- the cells ------------------------------------------------------------------------------------------------------
