@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
@@ -44,28 +45,23 @@ def records(bench: Workbench) -> View:
     """The live records in brief, by concept, and the decisions about core's."""
     desk = bench.desk()
     keys = ("concept_id", "tier", "category", "trust_class", "decay_state", "lineage_version", "statement", "promotion_ready")
-    brief = [{key: value for key, value in _plain(record).items() if key in keys} for record in desk.all_live.values()]
-    return {**where(desk), "abstractions": brief, "decisions": decisions(desk)}
-
-
-def decisions(desk: Desk) -> View:
-    return {name: msgspec.to_builtins(decision) for name, decision in desk.decisions.items()}
+    brief = [{key: value for key, value in msgspec.to_builtins(record).items() if key in keys} for record in desk.all_live.values()]
+    return {**where(desk), "abstractions": brief, "decisions": msgspec.to_builtins(desk.decisions)}
 
 
 def reuse(bench: Workbench) -> View:
     desk = bench.desk()
-    return {**where(desk), "decisions": decisions(desk)}
+    return {**where(desk), "decisions": msgspec.to_builtins(desk.decisions)}
 
 
 def log(bench: Workbench, limit: int = 50) -> View:
     """The chain, newest first, and whether there is more of it."""
     desk = bench.desk()
-    found = [_logged(each) for each in islice(desk.chain(), limit + 1)]
+    found = [
+        {"state": each.state_id, "event": each.event.told, "front": each.event.front.value, "revision": each.state.revision}
+        for each in islice(desk.chain(), limit + 1)
+    ]
     return {**where(desk), "events": found[:limit], "more": len(found) > limit}
-
-
-def _logged(desk: Desk) -> View:
-    return {"state": desk.state_id, "event": desk.event.told, "front": desk.event.front.value, "revision": desk.state.revision}
 
 
 def shown(bench: Workbench, name: str, diff: bool = False) -> View:
@@ -77,7 +73,7 @@ def shown(bench: Workbench, name: str, diff: bool = False) -> View:
         raise Refused(Reason.ABSTRACTION_NOT_FOUND, f"{desk.shard} has no {name}")
     return {
         **where(desk),
-        "abstraction": _plain(record),
+        "abstraction": msgspec.to_builtins(record),
         "staged": name in desk.staged.records,
         "examples": [{"place": source.place, "text": _quoted(bench, source)} for source in record.sources],
         **({"diff": [*changes(bench, record)]} if diff else {}),
@@ -86,18 +82,16 @@ def shown(bench: Workbench, name: str, diff: bool = False) -> View:
 
 def drifted(bench: Workbench) -> Callable[[Source], bool]:
     """Whether the recorded text of a source stands nowhere in its file any more, or it is too much to look; a file is read once."""
-    known: dict[str, bytes | None] = {}
-    search = Search()
+    search, read = Search(), cache(partial(_read, bench))
+    return lambda source: not search.stands(read(source.path), source)
 
-    def has_drifted(source: Source) -> bool:
-        if source.path not in known:
-            try:
-                known[source.path] = bench.source(source.path)
-            except SdaqfError:
-                known[source.path] = None
-        return not search.stands(known[source.path], source)
 
-    return has_drifted
+def _read(bench: Workbench, path: str) -> bytes | None:
+    """A file of the repository, if it can be read."""
+    try:
+        return bench.source(path)
+    except SdaqfError:
+        return None
 
 
 def _quoted(bench: Workbench, source: Source) -> str | None:
@@ -109,10 +103,8 @@ def _quoted(bench: Workbench, source: Source) -> str | None:
 
 def _rows(bench: Workbench, source: Source) -> list[str] | None:
     """The lines of an example as they read now; None where its file cannot be read."""
-    try:
-        return lines(bench.source(source.path).decode("utf-8", "replace"))[source.line_start - 1 : source.line_end]
-    except SdaqfError:
-        return None
+    data = _read(bench, source.path)
+    return lines(data.decode("utf-8", "replace"))[source.line_start - 1 : source.line_end] if data is not None else None
 
 
 def changes(bench: Workbench, record: Abstraction) -> Iterator[str]:
@@ -161,12 +153,9 @@ def _acts(desk: Desk) -> dict[str, list[Event]]:
 def _said_by(record: Abstraction, acts: Sequence[Event]) -> str:
     """Where the content came from: what this session did, else the newest entry of the record that made any."""
     for event in acts:
-        if (event.command or "").startswith("/import_"):
-            return "an imported file"
-        if (event.command or "").startswith("/merge_"):
-            return "another shard"
-        if (event.command or "").startswith("/commit_"):
-            return _SAID_BY[event.front.value]
+        sigil = event.told.partition(" ")[0]
+        if said := _SAID_BY[event.front.value] if sigil == "/commit_abstractions" else _SAID_ELSEWHERE.get(sigil):
+            return said
     made = next((entry for entry in reversed(record.provenance) if entry.operation is Operation.DISTILLED), record.provenance[0])
     return _SAID_BY.get(str(made.extra.get("front")), "a file") + ("" if made.owner == record.owner else f" of {made.owner}")
 
@@ -194,6 +183,7 @@ def _reviewed(record: Abstraction, live: Abstraction | None, has_drifted: Callab
 
 
 _SAID_BY = {"cli": "the command line", "shell": "the shell", "http": "a client over HTTP", "mcp": "an agent"}
+_SAID_ELSEWHERE = {"/import_abstractions": "an imported file", "/merge_abstractions": "another shard"}
 
 
 def support(bench: Workbench, paths: Sequence[str], tokens: Sequence[str], patterns: Sequence[str], hint: Hint | None, limit: int) -> View:
@@ -204,7 +194,7 @@ def support(bench: Workbench, paths: Sequence[str], tokens: Sequence[str], patte
         store = store_of(bench.project, CORE)
         core = store.desk().all_live if store.is_there else {}
     found = lookup(query, desk.all_live, desk.decisions, core, drifted(bench))
-    return {**where(desk), "references": [_plain(reference) for reference in found]}
+    return {**where(desk), "references": [msgspec.to_builtins(reference) for reference in found]}
 
 
 def fsck(bench: Workbench) -> View:
@@ -217,26 +207,22 @@ def fsck(bench: Workbench) -> View:
         try:
             head = store.pointed()
             known, _ = replay.reachable(head, store)
-            defects = [defect._asdict() for defect in replay.audit(head, store.shard, store)]
+            defects = replay.audit(head, store.shard, store)
         except Unreadable as error:
-            defects = [_defect("HEAD", error)]
+            defects = [replay.Defect(error.reason.value, "HEAD", error.message)]
         extra, states = [object_id for object_id in store.ids() if object_id not in known], dict[str, State]()
         for object_id in extra:
             try:
                 found = store.get(object_id)
                 states |= {object_id: found} if isinstance(found, State) else {}
             except SdaqfError as error:
-                defects.append(_defect(object_id, error))
+                defects.append(replay.Defect(error.reason.value, object_id, error.message))
         ours = {f"{object_id}.json" for object_id in store.ids()}
-        strange = {"code": Reason.OBJECT_DAMAGED.value, "message": "is called like no object"}
-        defects.extend({**strange, "place": files.shown(name)[:100]} for name in store.names() if name not in ours)
+        strange = [files.shown(name)[:100] for name in store.names() if name not in ours]
+        defects += [replay.Defect(Reason.OBJECT_DAMAGED.value, name, "is called like no object") for name in strange]
     tips = sorted(states.keys() - {state.previous for state in states.values()}) if len(known) < 2 else []
-    counts = {"objects": len(known), "unreachable": len(extra)}
-    return {"shard": _plain(store.shard), **counts, "defects": defects, "tips": tips, "not_checked": list(replay.NOT_LOOKED_AT)}
-
-
-def _defect(place: str, error: SdaqfError) -> dict[str, Any]:
-    return {"code": error.reason.value, "place": place, "message": error.message}
+    told = {"defects": [defect._asdict() for defect in defects], "tips": tips, "not_checked": list(replay.NOT_LOOKED_AT)}
+    return {"shard": msgspec.to_builtins(store.shard), "objects": len(known), "unreachable": len(extra), **told}
 
 
 def collect(bench: Workbench) -> View:
@@ -255,8 +241,3 @@ def verify(bench: Workbench) -> View:
     """Recompute the chain from its root (section 8)."""
     desk = store_of(bench.project, bench.shard).desk()
     return {**where(desk), **replay.replay(desk)._asdict()}
-
-
-def _plain(value: Any) -> View:
-    plain: View = msgspec.to_builtins(value)
-    return plain
