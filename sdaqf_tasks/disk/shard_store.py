@@ -74,9 +74,8 @@ class ShardStore:
                 name = place.relative_to(self.root).as_posix()
                 if not _OURS.fullmatch(name) and not files.TEMPORARY.fullmatch(place.name):
                     message = f"the folder of the shards holds {files.shown(name)[:80]}, which is none of theirs"
-                    raise Conflict(
-                        Reason.OUTPUT_INVALID, message, todo='Name a folder of its own in the settings: shards = ".sdaqf/shards"'
-                    )
+                    todo = 'Name a folder of its own in the settings: shards = ".sdaqf/shards"'
+                    raise Conflict(Reason.OUTPUT_INVALID, message, todo=todo)
 
     def verify_ignored(self) -> None:
         """Keep git from everything below the root, in this and every later run. Raises `Conflict`: OUTPUT_NOT_IGNORED,

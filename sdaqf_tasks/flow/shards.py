@@ -26,6 +26,9 @@ from sdaqf_tasks.shards.distill import Example, Region, cut, merged, parse_regio
 from sdaqf_tasks.shards.operations import Foreign, Given
 from sdaqf_tasks.shards.records import CORE, EXAMPLES, SOURCE_FILE_BYTES, Front, Shard, decode, shard
 
+Report = Callable[[str], object]
+"""Who is told that another run is waited for."""
+
 
 def mounted(project: Project, named: str | None) -> Shard:
     """The shard that a command runs with (SH-3): the one named, else `SDAQF_SHARD`, else the settings' one."""
@@ -62,16 +65,9 @@ class Workbench:
     """One mounted shard of a project, as one front uses it. `person`: somebody sits at a terminal, and may accept records."""
 
     def __init__(
-        self,
-        project: Project,
-        which: Shard,
-        front: Front,
-        *,
-        person: bool = False,
-        wait: float = 60,
-        report: Callable[[str], object] = lambda line: None,
+        self, project: Project, which: Shard, front: Front, *, person: bool = False, wait: float = 60, report: Report = lambda line: None
     ) -> None:
-        self.project, self.shard, self.front, self._person, self._wait, self._report = project, which, front, person, wait, report
+        self.project, self.shard, self.front, self.person, self._wait, self._report = project, which, front, person, wait, report
         self.store = store_of(project, which)
 
     def create(self) -> dict[str, Any]:
@@ -86,11 +82,8 @@ class Workbench:
         folder = self.project.settings.shards
         with self.project.repository() as repository:
             if tracked := repository.tracked(folder):
-                message, todo = (
-                    f"{shown(tracked[0])} lies in {folder}, and git tracks it",
-                    f"Run `git rm -r --cached {shlex.quote(folder)}`.",
-                )
-                raise Refused(Reason.OUTPUT_NOT_IGNORED, message, todo=todo)
+                message = f"{shown(tracked[0])} lies in {folder}, and git tracks it"
+                raise Refused(Reason.OUTPUT_NOT_IGNORED, message, todo=f"Run `git rm -r --cached {shlex.quote(folder)}`.")
 
     def desk(self) -> Desk:
         """The present state, to look at."""
@@ -111,7 +104,7 @@ class Workbench:
             _verify_expected(desk, expected)
             for line in lines:
                 command = session.admit(desk.state, line, self.front)
-                if isinstance(command, Word) and command.word == "accept" and not self._person:
+                if isinstance(command, Word) and command.word == "accept" and not self.person:
                     raise Refused(Reason.NEEDS_A_PERSON, "only a person at a terminal accepts a record")
                 move = session.advance(desk, command, self.front, self._given(command, files))
                 pending.new.update(move.objects)
@@ -154,8 +147,8 @@ class Workbench:
             raise Refused(Reason.TOO_MANY_EXAMPLES, f"the sources give {len(whole)} examples; a record has at most {EXAMPLES}")
         data = {region.path: self.source(region.path) for region in whole}
         digests = {path: canonical.digest(found) for path, found in data.items()}
-        spec_of = {each: next(spec for spec, part in named if _inside(part, each)) for each in whole}
-        return tuple(cut(spec_of[each], each, data[each.path], digests[each.path]) for each in whole)
+        said = [next(spec for spec, part in named if part.path == each.path and each.first <= part.first <= each.last) for each in whole]
+        return tuple(cut(spec, each, data[each.path], digests[each.path]) for spec, each in zip(said, whole, strict=True))
 
     def source(self, path: str) -> bytes:
         """A file of the repository, confined to it, never through a link."""
@@ -207,7 +200,3 @@ def _verify_expected(desk: Desk, expected: Expected) -> None:
         raise Refused(Reason.STATE_CHANGED, f"{desk.shard} is in another state than the one that was named")
     if expected.session is not None and expected.session != desk.state.session:
         raise Refused(Reason.SESSION_CHANGED, f"{desk.shard} has another session than the one that was named, or none")
-
-
-def _inside(part: Region, whole: Region) -> bool:
-    return part.path == whole.path and whole.first <= part.first and part.last <= whole.last
