@@ -99,19 +99,18 @@ def verify_admitted(path: str, headers: Headers, token: str, port: int) -> None:
         raise Refused(Reason.HTTP_TOKEN, "the token of this server is wanted: Authorization: Bearer TOKEN", at="authorization")
 
 
-class Doorkeeper:
+def guarded(app: ASGIApp, token: str, port: int) -> ASGIApp:
     """The application behind its door."""
 
-    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
-        self._app, self._token, self._port = app, token, port
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._app
+    async def admit(scope: Scope, receive: Receive, send: Send) -> None:
+        answering = app
         try:
-            verify_admitted(scope["path"], Headers(scope=scope), self._token, self._port)
+            verify_admitted(scope["path"], Headers(scope=scope), token, port)
         except Refused as error:
-            app = _refusal(error, "")
-        await app(scope, receive, send)
+            answering = _refusal(error, "")
+        await answering(scope, receive, send)
+
+    return admit
 
 
 # ---- what may be asked ----------------------------------------------------------------------------------------------
@@ -245,7 +244,7 @@ def application(project: Project, which: Shard, token: str, port: int) -> Starle
 
     made = Starlette(
         routes=[route(row) for row in ROUTES],
-        middleware=[Middleware(Doorkeeper, token=token, port=port)],
+        middleware=[Middleware(guarded, token=token, port=port)],
         exception_handlers={HTTPException: _misrouted, Exception: _defect},
     )
     made.router.redirect_slashes = False
