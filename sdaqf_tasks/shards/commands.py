@@ -182,12 +182,11 @@ def _statement(text: str) -> str:
 def _reuse(words: list[str]) -> Reuse:
     mode, *rest = words or [""]
     options, more = _options(rest, ("core", "local"))
-    choices = {choice.value: choice for choice in Choice}
-    known = mode in choices or mode == "withdraw"
-    if not known or more or "core" not in options or ("local" in options) != (mode == "promote"):
+    choices: dict[str, Choice | None] = {"withdraw": None} | {choice.value: choice for choice in Choice}
+    if mode not in choices or more or "core" not in options or ("local" in options) != (mode == "promote"):
         raise _malformed("write adopt|reject|withdraw core:CONCEPT, or promote core:CONCEPT local:CONCEPT")
     local = options.get("local")
-    return Reuse(choices.get(mode), concept(options["core"]), concept(local) if local is not None else None)
+    return Reuse(choices[mode], concept(options["core"]), concept(local) if local is not None else None)
 
 
 def _merge(words: list[str]) -> Merge:

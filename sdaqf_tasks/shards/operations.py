@@ -112,15 +112,11 @@ def _verify_unprotected(record: Abstraction | None, reason: Reason = Reason.PROT
         raise Refused(reason, f"{record.concept_id} is protected", todo=f"sdaqf shard prune unprotect {record.concept_id}")
 
 
-def _not_found(what: str) -> Refused:
-    return Refused(Reason.ABSTRACTION_NOT_FOUND, what)
-
-
 def _foreign(given: Given, which: Shard, name: str) -> Abstraction:
     """The live record of another shard that a command names."""
     record = given.foreign.record if given.foreign and given.foreign.shard == which else None
     if record is None or record.concept_id != name:
-        raise _not_found(f"{which} has no live {name}")
+        raise Refused(Reason.ABSTRACTION_NOT_FOUND, f"{which} has no live {name}")
     return record
 
 
@@ -139,7 +135,7 @@ def reuse(desk: Desk, command: Reuse, front: Front, given: Given) -> Change:
     if command.choice is Choice.ADOPT and local and not local.compatible(source):
         raise Refused(Reason.CONFLICT_NEEDS_CHOICE, f"the local {command.source} says something else than core's")
     if command.choice is Choice.PROMOTE and local is None:
-        raise _not_found(f"there is no local {command.local}")
+        raise Refused(Reason.ABSTRACTION_NOT_FOUND, f"there is no local {command.local}")
     marked: dict[str, Abstraction] = {}
     if local:
         stamped = replace(local, last_revision=desk.state.revision + 1)
@@ -161,17 +157,13 @@ def merge(desk: Desk, command: Merge, front: Front, given: Given) -> Change:
             raise Refused(Reason.MERGE_CONFLICT, f"the {command.target} that is here says something else")
         _verify_unprotected(into, Reason.MERGE_PROTECTED)
     trust = Trust.PROMOTED if command.promote else min(source.trust_class, Trust.PROMOTED)
-    if into is None:
-        made = replace(source, concept_id=command.target, owner=desk.shard, decay_state=Decay.ACTIVE, **_born(desk, command.target, None))
-        past = source
-    else:
-        made = replace(_united(into, source, trust), **_born(desk, command.target, into))
-        trust, past = made.trust_class, into
+    made = _united(into, source, trust) if into else replace(source, owner=desk.shard, trust_class=trust, decay_state=Decay.ACTIVE)
+    made = replace(made, concept_id=command.target, **_born(desk, command.target, into))
     # What an agent staged stays exploratory until a person accepts it: that others say the same does not raise it.
-    unaccepted = front is Front.MCP or (into is not None and into.trust_class is Trust.EXPLORATORY)
-    made = replace(made, trust_class=Trust.EXPLORATORY if unaccepted else trust)
+    if front is Front.MCP or (into and into.trust_class is Trust.EXPLORATORY):
+        made = replace(made, trust_class=Trust.EXPLORATORY)
     named = {"shard": str(command.shard), "lineage_id": source.lineage_id, "lineage_version": source.lineage_version}
-    record = _written(made, past, operation, desk.shard, **named)
+    record = _written(made, into or source, operation, desk.shard, **named)
     ends = {"source": _end(command.shard, source), "destination": _end(desk.shard, record), "mergedIntoExisting": into is not None}
     return Change({command.target: record}, answer={"abstractionMerge": ends})
 
@@ -237,7 +229,7 @@ _MARKS = {
 def mark(desk: Desk, command: Mark, front: Front, given: Given) -> Change:
     before = desk.record(command.concept)
     if before is None:
-        raise _not_found(f"{command.concept} is neither live nor staged")
+        raise Refused(Reason.ABSTRACTION_NOT_FOUND, f"{command.concept} is neither live nor staged")
     if command.mode != "unprotect":
         _verify_unprotected(before)
     decay, operation = _MARKS[command.mode]
@@ -279,7 +271,7 @@ def accept(desk: Desk, command: Word, front: Front, given: Given) -> Change:
     """An agent's record becomes the shard's own, by the act of a person (section 3)."""
     before = desk.record(command.argument)
     if before is None or before.trust_class is not Trust.EXPLORATORY:
-        raise _not_found(f"there is no exploratory {command.argument}")
+        raise Refused(Reason.ABSTRACTION_NOT_FOUND, f"there is no exploratory {command.argument}")
     _verify_unprotected(before)
     raised = replace(before, trust_class=desk.shard.trust, last_revision=desk.state.revision + 1)
     record = _marked(desk, raised, Operation.ACCEPTED, front=front.value)
