@@ -144,16 +144,7 @@ def _status(options: Options, voice: Voice) -> int:
     return Exit.DONE
 
 
-def _render(options: Options, voice: Voice) -> int:
-    from sdaqf_tasks.fronts import rendering
-
-    if options.into and options.max_bytes:
-        raise Usage(options.program, "--max-bytes is for what is printed; a block has at most 4 KiB")
-    if options.max_file and not options.into:
-        raise Usage(options.program, "--max-file goes with --into")
-    project = project_here(options.owner_root)
-    options.name = options.name or project.only
-    return rendering.run(project, options, voice)
+_render = _later("rendering", "run")
 
 
 def _explain(options: Options, voice: Voice) -> int:
@@ -162,8 +153,7 @@ def _explain(options: Options, voice: Voice) -> int:
 
     with Run(project_here(options.owner_root)) as run:
         found = questions.explain(run, options.name or run.project.only, options.source)
-    voice.say_json(found) if options.json else voice.say(*answers.explanation(found))
-    return Exit.DONE
+    return voice.answer(found, answers.explanation(found), as_json=options.json)
 
 
 def _diff(options: Options, voice: Voice) -> int:
@@ -185,24 +175,22 @@ def _diff(options: Options, voice: Voice) -> int:
             found = comparison.since(run, commit, options.names)
         else:
             raise Usage(options.program, f"this clone has no commit {options.since[:80]!a}; where it is shallow: git fetch --deepen 50")
-    voice.say_json(found) if options.json else voice.say(*answers.differences(found))
-    return Exit.REFUSED if any(entry["error"] for entry in found["contexts"]) else Exit.DONE
+    refused = any(entry["error"] for entry in found["contexts"])
+    return voice.answer(found, answers.differences(found), as_json=options.json, refused=refused)
 
 
 def _rule(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.fronts import answers, questions
 
     found = questions.rule(options.code)
-    voice.say_json(found) if options.json else voice.say(*answers.rules(found, briefly=options.code is None))
-    return Exit.DONE
+    return voice.answer(found, answers.rules(found, briefly=options.code is None), as_json=options.json)
 
 
 def _doctor(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.fronts import doctor
 
     found = doctor.look_over(project_here(), repair=options.repair, wait=options.wait)
-    voice.say_json(found) if options.json else voice.say(*doctor.lines(found))
-    return Exit.REFUSED if found["defects"] else Exit.DONE
+    return voice.answer(found, doctor.lines(found), as_json=options.json, refused=bool(found["defects"]))
 
 
 def _gc(options: Options, voice: Voice) -> int:
@@ -211,9 +199,8 @@ def _gc(options: Options, voice: Voice) -> int:
     if store.folder.is_dir():
         with store.lock(options.wait, lambda: voice.aside("waiting for another run")):
             removed, size = store.collect()
-    found = {"removed": removed, "bytes": size}
-    voice.say_json(found) if options.json else voice.say(f"{removed} objects removed, {size / 1_048_576:.1f} MiB")
-    return Exit.DONE
+    line = f"{removed} objects removed, {size / 1_048_576:.1f} MiB"
+    return voice.answer({"removed": removed, "bytes": size}, [line], as_json=options.json)
 
 
 def _serve(options: Options, voice: Voice) -> int:
@@ -478,8 +465,7 @@ def _run_stage(stage: Stage, options: Options, voice: Voice) -> int:
     told = function(*given, **{name: getattr(options, name) for name in names})
     result, notes = told if isinstance(told, tuple) else (told, ())
     voice.aside(*notes)
-    voice.say_json(result) if options.json else voice.say(*report.key_values(result))
-    return Exit.DONE
+    return voice.answer(result, report.key_values(result), as_json=options.json)
 
 
 # ---- the grammar ----------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ What would be refused if it were built now is not printed. No sentence here says
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,10 +19,11 @@ from sdaqf_tasks.errors import SdaqfError
 from sdaqf_tasks.flow import lock
 from sdaqf_tasks.flow.blocks import FILE_BYTES, REVIEW, keep, present, target
 from sdaqf_tasks.flow.build import held
-from sdaqf_tasks.flow.project import Chain, Project
+from sdaqf_tasks.flow.project import Chain
 from sdaqf_tasks.flow.run import Pass, Run
 from sdaqf_tasks.formats.artifacts import Artifact, Compaction, Snapshot
 from sdaqf_tasks.formats.records import Sensitivity
+from sdaqf_tasks.fronts.commands import Options, Usage, project_here
 from sdaqf_tasks.fronts.questions import chain_of
 from sdaqf_tasks.fronts.voice import Exit, Voice
 
@@ -46,10 +46,14 @@ class Standing(NamedTuple):
     next: str | None = None
 
 
-def run(project: Project, options: argparse.Namespace, voice: Voice) -> int:
+def run(options: Options, voice: Voice) -> int:
     """Print a context, or keep its block in a file."""
+    if options.into and options.max_bytes:
+        raise Usage(options.program, "--max-bytes is for what is printed; a block has at most 4 KiB")
+    if options.max_file and not options.into:
+        raise Usage(options.program, "--max-file goes with --into")
     clearance = Sensitivity(options.clearance)
-    with Run(project, report=voice.aside, locked=options.into is not None) as running:
+    with Run(project_here(options.owner_root), report=voice.aside, locked=options.into is not None) as running:
         if options.into is not None:
             return _into(running, options, clearance, voice)
         found = standing(running, options.name)
@@ -68,7 +72,7 @@ def run(project: Project, options: argparse.Namespace, voice: Voice) -> int:
     return Exit.DONE
 
 
-def _into(running: Run, options: argparse.Namespace, clearance: Sensitivity, voice: Voice) -> int:
+def _into(running: Run, options: Options, clearance: Sensitivity, voice: Voice) -> int:
     file = target(running.project.top, options.into)
     chain, _ = chain_of(running, options.name)
     kept = keep(running, chain, file, clearance=clearance, most=options.max_file or FILE_BYTES)

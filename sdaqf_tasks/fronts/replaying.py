@@ -16,7 +16,7 @@ from sdaqf_tasks.flow.project import Chain
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.fronts import commands
 from sdaqf_tasks.fronts.commands import Options
-from sdaqf_tasks.fronts.voice import Exit, Voice
+from sdaqf_tasks.fronts.voice import Voice
 
 
 def run(options: Options, voice: Voice) -> int:
@@ -36,8 +36,8 @@ def run(options: Options, voice: Voice) -> int:
             raise fault
         verdict = replay.replay(data, replay.at_hand(here)) if here else replay.replay(data)
         since = replay.why(verdict.record, here) if options.why and here and verdict.record else None
-    voice.say_json(told(verdict, since, options.why)) if options.json else voice.say(*lines(verdict, since, options.why))
-    return Exit.DONE if verdict.cls == replay.FULLY else Exit.REFUSED
+    found, refused = told(verdict, since, options.why), verdict.cls != replay.FULLY
+    return voice.answer(found, lines(verdict, since, options.why), as_json=options.json, refused=refused)
 
 
 def told(verdict: replay.Verdict, since: replay.Since | None, why: bool) -> dict[str, Any]:

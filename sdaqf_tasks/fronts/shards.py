@@ -8,14 +8,15 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError
 from sdaqf_tasks.fronts import commands
 from sdaqf_tasks.fronts.commands import Argument, Command, Options
-from sdaqf_tasks.fronts.voice import Exit, Voice
+from sdaqf_tasks.fronts.voice import Voice
 
 if TYPE_CHECKING:
     from sdaqf_tasks.flow.shards import Workbench
@@ -27,34 +28,32 @@ Spelt = Callable[[Options], Sequence[str]]
 Lines = Callable[[View], Iterable[str]]
 
 
-def workbench(options: Options, voice: Voice) -> Workbench:
-    """The mounted shard, for the command line."""
+def workbench(options: Options, voice: Voice, front: str = "cli") -> Workbench:
+    """The mounted shard, for who works at a terminal."""
     from sdaqf_tasks.flow.shards import Workbench, mounted
     from sdaqf_tasks.shards.records import Front
 
     project = commands.project_here()
     person = sys.stdin is not None and sys.stdin.isatty()
-    return Workbench(project, mounted(project, options.shard), Front.CLI, person=person, wait=options.wait, report=voice.aside)
+    return Workbench(project, mounted(project, options.shard), Front(front), person=person, wait=options.wait, report=voice.aside)
 
 
 # ---- what changes a shard -------------------------------------------------------------------------------------------
 
 
-def _change(spelt: Spelt, options: Options, voice: Voice) -> int:
+def _change(spelt: Spelt, options: Options, voice: Voice, files: Mapping[str, str] = {}) -> int:
     from sdaqf_tasks.flow.shards import Expected
 
     try:
-        answers = workbench(options, voice).run(spelt(options), expected=Expected(options.session, options.expect))
+        expected = Expected(options.session, options.expect)
+        answers = workbench(options, voice).run(spelt(options), expected=expected, files=files)
     except SdaqfError as error:
         if options.shard and error.todo.startswith("sdaqf shard "):  # what settles it settles it there
             error.todo = f"{error.todo} --shard {options.shard}"
         raise
-    if options.json:
-        several = len(answers) != 1 or options.program.endswith(" run")
-        voice.say_json({"status": "ok", "results": answers} if several else answers[0])
-    else:
-        voice.say(*(line for answer in answers for line in told(answer)))
-    return Exit.DONE
+    several = len(answers) != 1 or options.program.endswith(" run")
+    found = {"status": "ok", "results": answers} if several else answers[0]
+    return voice.answer(found, chain.from_iterable(map(told, answers)), as_json=options.json)
 
 
 def _word(word: str) -> Spelt:
@@ -73,8 +72,7 @@ def _sigil(name: str) -> Spelt:
 def _init(options: Options, voice: Voice) -> int:
     answer = workbench(options, voice).create()
     made = f"{_name(answer)} is created (a shard of this work tree, not of git)"
-    voice.say_json(answer) if options.json else voice.say(made, "Next: sdaqf shard begin")
-    return Exit.DONE
+    return voice.answer(answer, [made, "Next: sdaqf shard begin"], as_json=options.json)
 
 
 def _publish(options: Options, voice: Voice) -> int:
@@ -85,17 +83,14 @@ def _publish(options: Options, voice: Voice) -> int:
             voice.say(*(f"{each['path']}: {change['field']}: {_change_of(change)}" for change in each["changed"]))
 
     found = publish(workbench(options, voice), options.concepts, options.to, before=before)
-    voice.say_json(found) if options.json else voice.say(*_published(found))
-    return Exit.DONE
+    return voice.answer(found, _published(found), as_json=options.json)
 
 
 def _import(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.flow.publish import read_records
 
     files = read_records(options.files)
-    answer = workbench(options, voice).run([f"/import_abstractions {' '.join(files)}"], files=files)[0]
-    voice.say_json(answer) if options.json else voice.say(*told(answer))
-    return Exit.DONE
+    return _change(lambda _: [f"/import_abstractions {' '.join(files)}"], options, voice, files)
 
 
 # ---- what only looks ------------------------------------------------------------------------------------------------
@@ -106,8 +101,8 @@ def _look(view: str, asked: Sequence[str], lines: Lines, options: Options, voice
     from sdaqf_tasks.flow import shard_views
 
     found = getattr(shard_views, view)(workbench(options, voice), *(getattr(options, name) for name in asked))
-    voice.say_json(found) if options.json else voice.say(*lines(found))
-    return Exit.REFUSED if found.get("defects") or found.get("failure") else Exit.DONE
+    refused = bool(found.get("defects") or found.get("failure"))
+    return voice.answer(found, lines(found), as_json=options.json, refused=refused)
 
 
 def _lookup(options: Options, voice: Voice) -> int:
@@ -391,7 +386,7 @@ TABLE: Sequence[tuple[Command, Sequence[Argument]]] = (
     ),
     (
         Command("import", _import, "Stage published records of other projects.", "../other/abstractions/retry_guard.json"),
-        (_arg("files", "FILE", "a published record", nargs="+", type=Path), *_SHARD),
+        (_arg("files", "FILE", "a published record", nargs="+", type=Path), *_EXPECTED, *_SHARD),
     ),
     _changing("reuse", _sigil("/reuse_abstractions"), "Decide about a record of core.", "adopt core:retry_guard", _REUSE),
     _changing("merge", _sigil("/merge_abstractions"), "Take a record over from another shard.", "adopt core:retry_guard", _MERGE),

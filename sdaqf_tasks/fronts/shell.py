@@ -15,12 +15,11 @@ from typing import Any
 
 from sdaqf_tasks.errors import Malformed, Reason, Refused, SdaqfError
 from sdaqf_tasks.flow import report, shard_views
-from sdaqf_tasks.flow.shards import Workbench, mounted
+from sdaqf_tasks.flow.shards import Workbench
 from sdaqf_tasks.fronts import commands, shards
 from sdaqf_tasks.fronts.commands import Options
 from sdaqf_tasks.fronts.voice import Exit, Voice
 from sdaqf_tasks.shards.commands import MARKS, SIGILS, WORDS
-from sdaqf_tasks.shards.records import Front
 
 LOOKING = ("status", "list", "review", "show", "log", "lookup", "verify", "fsck")
 """Words that `sdaqf shard` has and a shard is not told."""
@@ -29,14 +28,12 @@ HISTORY = 200
 
 
 def run(options: Options, voice: Voice) -> int:
-    project = commands.project_here()
-    person = sys.stdin.isatty()
-    bench = Workbench(project, mounted(project, options.shard), Front.SHELL, person=person, wait=options.wait, report=voice.aside)
+    bench = shards.workbench(options, voice, "shell")
     voice.say(*greeting(bench))
-    for line in _typed(bench) if person else _piped():
+    for line in _typed(bench) if bench.person else _piped():
         if line.strip() in ("exit", "quit"):
             break
-        if line.strip() and not obey(bench, line.strip(), voice) and not person:
+        if line.strip() and not obey(bench, line.strip(), voice) and not bench.person:
             return Exit.REFUSED
     return Exit.DONE
 

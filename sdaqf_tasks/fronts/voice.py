@@ -10,6 +10,7 @@ import enum
 import json
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 from sdaqf_tasks.errors import printable
@@ -43,6 +44,11 @@ class Voice:
     def say_json(self, value: Any) -> None:
         """The result as one JSON document: sorted keys, two spaces, non-ASCII escaped, one final newline (FORMAT 12.2)."""
         self.say(*json.dumps(value, indent=2, sort_keys=True).split("\n"))
+
+    def answer(self, value: Any, lines: Iterable[str], *, as_json: bool, refused: bool = False) -> Exit:
+        """The result, for programs as one JSON document, else for people in lines; and the exit code."""
+        self.say_json(value) if as_json else self.say(*lines)
+        return Exit.REFUSED if refused else Exit.DONE
 
     def say_document(self, text: str) -> None:
         """A document in UTF-8, exactly as it is; before a person's terminal, escaped like all else."""

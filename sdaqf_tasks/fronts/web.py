@@ -72,10 +72,8 @@ def run(options: commands.Options, voice: Voice) -> int:
         files.replace(place, f"{token}\n".encode("ascii"))
         try:
             url, named = f"http://{listening.LOOPBACK}:{port}", place.relative_to(project.top).as_posix()
-            if options.json:
-                voice.say_json({"url": url, "shard": str(which), "token_file": named})
-            else:
-                voice.say(f"{which} at {url} · token in {named} · Ctrl-C ends it")
+            line = f"{which} at {url} · token in {named} · Ctrl-C ends it"
+            voice.answer({"url": url, "shard": str(which), "token_file": named}, [line], as_json=options.json)
             server.run(sockets=[socket])
         finally:
             files.remove(place)
