@@ -140,7 +140,10 @@ def compact(
 ) -> Result:
     wanted = load(snapshot, Snapshot)
     said = load(proposal, artifacts.HostSummaryProposal) if proposal else None
-    _verify_chain(graph, selection, wanted)
+    if (graph is None) != (selection is None):
+        raise Refused(Reason.CHAIN_MISMATCH, "the whole chain is a graph and a selection", todo="Give --graph and --selection, or neither.")
+    if graph and selection:
+        chain.verify(load(graph, Graph), load(selection, Selection), wanted)
     with places.open() as reader:
         made = compact_snapshot(wanted, reader, proposal=said, owner_root=places.owner_root is not None)
         # A third time, against what is about to be written (FORMAT 10.8).
@@ -171,13 +174,6 @@ def candidate(places: Places, specification: str | None = None) -> Result:
             raise Invalid(Reason.CONTRACT_INVALID, "the specification is not a portable path", at="specification")
         sha256 = reader.read(RootScope.REPOSITORY, specification, SOURCE_BYTES).sha256 if specification else None
     return {"source_spec_sha256": sha256, "git_head": tree.git_head, "repository_digest": tree.repository_digest}
-
-
-def _verify_chain(graph: Path | None, selection: Path | None, snapshot: Artifact[Snapshot]) -> None:
-    if (graph is None) != (selection is None):
-        raise Refused(Reason.CHAIN_MISMATCH, "the whole chain is a graph and a selection", todo="Give --graph and --selection, or neither.")
-    if graph and selection:
-        chain.verify(load(graph, Graph), load(selection, Selection), snapshot)
 
 
 def _declaration(yaml: Path, top: Path | None) -> Reading:
