@@ -9,6 +9,7 @@ from sdaqf_tasks.context.difference import is_same
 from sdaqf_tasks.context.explain import PHASES
 from sdaqf_tasks.context.select import CUT
 from sdaqf_tasks.flow.report import kib
+from sdaqf_tasks.fronts.voice import counted
 
 Answer = dict[str, Any]
 
@@ -94,8 +95,7 @@ def _difference(entry: Answer) -> Iterator[str]:
     head = {"content": content, "tree": tree, "as of": [*entry["as_of"].values()]}
     yield " · ".join(f"{what} {' → '.join(dict.fromkeys(values))}" for what, values in head.items())
     for what, one in [("added", one) for one in entry["added"]] + [("removed", one) for one in entry["removed"]]:
-        size = f"{one['lines']} line{'' if one['lines'] == 1 else 's'}"
-        yield f"{what:<9}  {one['source']}   " + (f"out: {one['reason']}" if one["reason"] else size)
+        yield f"{what:<9}  {one['source']}   " + (f"out: {one['reason']}" if one["reason"] else counted(one["lines"], "line"))
     yield from (f"moved in   {one['source']}   was out: {one['reason']}" for one in entry["moved_in"])
     yield from (f"moved out  {one['source']}   {one['reason']}" for one in entry["moved_out"])
     for one in entry["changed"]:

@@ -71,7 +71,8 @@ def parse(arguments: Sequence[str]) -> Options:
 # ---- commands on a project ------------------------------------------------------------------------------------------
 
 
-def project_here(owner_root: Path | None = None, *, with_manifests: bool = False) -> Any:
+def project_here(owner_root: Path | None = None, *, to: str = "") -> Any:
+    """The project of the working directory; `to` do what with its manifests, where it has to have any."""
     from sdaqf_tasks.flow.project import Project
 
     try:
@@ -79,8 +80,9 @@ def project_here(owner_root: Path | None = None, *, with_manifests: bool = False
     except FileNotFoundError:
         raise Refused(Reason.NOT_A_REPOSITORY, "the working directory is gone", todo="Change to a folder that is there.") from None
     project = Project.find(here, owner_root=owner_root)
-    if with_manifests and not project.manifests:
-        raise Refused(Reason.UNKNOWN_NAME, f"there is no manifest in {', '.join(project.settings.manifests)}", todo=project.first_step)
+    if to and not project.manifests:
+        message = f"there is no manifest to {to} in {', '.join(project.settings.manifests)}"
+        raise Refused(Reason.UNKNOWN_NAME, message, todo=project.first_step)
     return project
 
 
@@ -105,7 +107,7 @@ def _build(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.flow.run import Run
 
     began = time.monotonic()
-    project = project_here(options.owner_root, with_manifests=True)
+    project = project_here(options.owner_root, to="build")
     width = max(len(manifest.name) for manifest in project.manifests) + 8
 
     def done(result: build.Result) -> None:
@@ -138,7 +140,7 @@ def _status(options: Options, voice: Voice) -> int:
     from sdaqf_tasks.flow import report, status
     from sdaqf_tasks.flow.run import Run
 
-    with Run(project_here(options.owner_root, with_manifests=True)) as run:
+    with Run(project_here(options.owner_root, to="look at")) as run:
         found = status.status(run, options.names)
         voice.say_json(found) if options.json else voice.say(*report.status_lines(found, run.tree, run.repository.modified()))
     return Exit.DONE
@@ -215,11 +217,10 @@ def _schema(options: Options, voice: Voice) -> int:
 
     found = {name.removesuffix(".schema.json"): data for name, data in all_schemas().items()}
     if options.name is None:
-        voice.say_json(sorted(found)) if options.json else voice.say(*sorted(found))
-    elif options.name in found:
-        voice.say(*found[options.name].decode("ascii").splitlines())
-    else:
+        return voice.answer(sorted(found), sorted(found), as_json=options.json)
+    if options.name not in found:
         raise Usage(options.program, f"there is no schema {options.name!r}; there are: {', '.join(sorted(found))}")
+    voice.say(*found[options.name].decode("ascii").splitlines())
     return Exit.DONE
 
 

@@ -12,6 +12,7 @@ from sdaqf_tasks.disk.repository import Repository
 from sdaqf_tasks.errors import Reason, SdaqfError, printable
 from sdaqf_tasks.flow import doctor
 from sdaqf_tasks.flow.project import Project
+from sdaqf_tasks.fronts.voice import counted
 
 IN_THE_TREE = {
     "__pycache__": "ignore it: every run of Python changes the tree",
@@ -80,5 +81,4 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{defect['code']:<18}  {printable(defect['place'])}: {printable(defect['message'])}"
     if found["removed"]:
         yield f"{found['removed']} places cleared. Next: sdaqf build"
-    count = len(found["defects"])
-    yield f"{count} defect{'s' * (count > 1)}" if count else "nothing is wrong"
+    yield counted(len(found["defects"]), "defect") if found["defects"] else "nothing is wrong"

@@ -26,6 +26,7 @@ from urllib.parse import quote
 
 from sdaqf_tasks.context.findings import LEVELS, Change, Checked, Found
 from sdaqf_tasks.errors import Finding, Severity, printable
+from sdaqf_tasks.fronts.voice import counted
 
 SHOWN_LINES = 20
 """Changed lines that a finding shows to people; `json` has them all."""
@@ -71,10 +72,6 @@ def _lines(lines: Iterable[str]) -> str:
     return "".join(f"{_inert(line)}\n" for line in lines)
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def _counts(checked: Checked) -> dict[str, int]:
     """How many findings there are of each severity, the heaviest first."""
     severities = [found.severity for found in checked.findings]
@@ -87,10 +84,10 @@ def _summary(checked: Checked) -> str:
     dead = sum(found.code is Finding.DEAD_MENTION for found in checked.findings)
     pinned = f"{checked.as_reviewed:,} of {checked.pinned:,} pinned as reviewed" if some else f"{checked.pinned:,} pinned, all as reviewed"
     parts = [
-        ", ".join(_counted(count, level) for level, count in _counts(checked).items() if count),
+        ", ".join(counted(count, level) for level, count in _counts(checked).items() if count),
         pinned if checked.pinned else "nothing is pinned",
         f"{checked.following:,} follow the tree",
-        _counted(checked.mentions, "mention") + (f", {dead:,} dead" if dead else "") if checked.mentions else "",
+        counted(checked.mentions, "mention") + (f", {dead:,} dead" if dead else "") if checked.mentions else "",
         f"base {visible(checked.base[:7])}" if checked.base else "",
     ]
     return " · ".join(filter(None, parts))
@@ -119,7 +116,7 @@ def _details(found: Found) -> Iterator[str]:
     """What changed, from which text to which, in which commit, and what settles it."""
     yield from (f"{sign} {_cut(text, LINE_LIMIT)}" for sign, text in _signed(found.lines[:SHOWN_LINES]))
     if len(found.lines) > SHOWN_LINES:
-        yield f"… and {_counted(len(found.lines) - SHOWN_LINES, 'more line')}"
+        yield f"… and {counted(len(found.lines) - SHOWN_LINES, 'more line')}"
     if found.old and found.new:
         yield f"{visible(found.old[:12])} → {visible(found.new[:12])}"
     if found.change:
@@ -376,7 +373,7 @@ def _changed_lines(found: Found) -> list[str]:
     """`1 line: three → five`, or how many lines and the first of them."""
     signed = _signed(found.lines)
     old, new = ([text for sign, text in signed if sign == which] for which in "-+")
-    count = _counted(max(len(old), len(new), 1), "line")
+    count = counted(max(len(old), len(new), 1), "line")
     if len(old) == len(new) == 1:
         return [f"{count}: {' → '.join(_code(words) for words in _differing(old[0], new[0]))}"]
     more = [f"and {len(signed) - PAGE_LINES:,} more"] if len(signed) > PAGE_LINES else []

@@ -16,7 +16,7 @@ from sdaqf_tasks.flow.project import ManifestFile
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.fronts import findings
 from sdaqf_tasks.fronts.commands import Usage, project_here
-from sdaqf_tasks.fronts.voice import Exit, Voice
+from sdaqf_tasks.fronts.voice import Exit, Voice, counted
 
 SHOWN_LINES = 20
 """Changed lines of one text that are shown to people; `--json` has them all."""
@@ -37,9 +37,7 @@ def run_lock(options: argparse.Namespace, voice: Voice) -> int:
         raise Usage(options.program, "--moved, --observed and --resolve each go alone")
     if options.resolve and options.only:
         raise Usage(options.program, "--resolve looks at every entry of a conflict; --only comes after it")
-    with Run(project_here(options.owner_root)) as run:
-        if not run.project.manifests:
-            raise Refused(Reason.UNKNOWN_NAME, "there is no manifest to lock", todo=run.project.first_step)
+    with Run(project_here(options.owner_root, to="lock")) as run:
         manifests = [run.project.manifest(name) for name in dict.fromkeys(options.names)] or list(run.project.manifests)
         answer = _resolve(run, manifests) if options.resolve else _relock(run, _at_hand(run, manifests, options, voice), options)
         reviewed = not (options.check or options.dry_run)
@@ -89,8 +87,7 @@ def _entries(found: Relocked) -> Iterator[str]:
 
 
 def _counted(lines: Sequence[str]) -> str:
-    count = max(sum(line.startswith(sign) for line in lines) for sign in "-+")
-    return f"{count} line{'' if count == 1 else 's'}"
+    return counted(max(sum(line.startswith(sign) for line in lines) for sign in "-+"), "line")
 
 
 def _value(entry: Entry) -> dict[str, Any]:
@@ -148,9 +145,7 @@ def run_check(options: argparse.Namespace, voice: Voice) -> int:
     """Compare everything; 0 nothing to complain of, 1 findings, 2 a precondition that was asked for is missing."""
     if options.owner_root is not None and not options.owner_root.is_dir():
         raise Usage(options.program, "--owner-root is no folder")
-    with Run(project_here(options.owner_root)) as run:
-        if not run.project.manifests:
-            raise Refused(Reason.UNKNOWN_NAME, "there is no manifest to check", todo=run.project.first_step)
+    with Run(project_here(options.owner_root, to="check")) as run:
         fail_on = [] if options.exit_zero else options.fail_on or ["error"]
         checked, refusal = gate.gate(run, options.names, base=options.base, fail_on=fail_on)
         gate.verify_outputs(run, [path for _, path in options.output])

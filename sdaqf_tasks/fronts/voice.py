@@ -69,6 +69,11 @@ class Voice:
             _write(sys.stderr, lines)
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 line`, `2,000 lines`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def _write(stream: TextIO | None, lines: tuple[str, ...]) -> bool:
     if stream is None:  # closed when the program began
         return False
