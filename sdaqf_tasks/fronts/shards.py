@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError
 from sdaqf_tasks.fronts import commands
 from sdaqf_tasks.fronts.commands import Argument, Command, Options
-from sdaqf_tasks.fronts.voice import Voice
+from sdaqf_tasks.fronts.voice import Voice, counted
 
 if TYPE_CHECKING:
     from sdaqf_tasks.flow.shards import Workbench
@@ -57,12 +57,17 @@ def _change(spelt: Spelt, options: Options, voice: Voice, files: Mapping[str, st
 
 
 def _word(word: str) -> Spelt:
+    """A control word, or the first words of a command; once for each concept, where the options name any."""
     return lambda options: [f"{word} {name}" for name in options.concepts] if "concepts" in options else [word]
 
 
 def _spelt_distil(options: Options) -> Sequence[str]:
     said = [f"statement:{json.dumps(options.statement)}"] if options.statement else []
     return [" ".join(["/commit_abstractions", options.concept, *said, *options.specs])]
+
+
+def _spelt_revert(options: Options) -> Sequence[str]:
+    return [f"revert --to {options.to}" if options.to else "revert"]
 
 
 def _sigil(name: str) -> Spelt:
@@ -118,10 +123,6 @@ def _lookup(options: Options, voice: Voice) -> int:
 # ---- lines for people -----------------------------------------------------------------------------------------------
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
-
-
 def _name(view: View) -> str:
     return "core" if view["shard"]["kind"] == "core" else f"project:{view['shard']['id']}"
 
@@ -141,7 +142,7 @@ def _committed(answer: View) -> Iterator[str]:
         yield f"nothing was staged; the session in {_name(answer)} is closed"
         return
     made = " ".join(f"+{each['concept']} v{each['version']}" for each in answer["committed"])
-    decided = f" · {_count(len(answer['decisions']), 'decision')}" if answer["decisions"] else ""
+    decided = f" · {counted(len(answer['decisions']), 'decision')}" if answer["decisions"] else ""
     yield f"committed to {_name(answer)} (the shard, not git), revision {answer['revision']}: {made}{decided}".rstrip(": ")
     if answer["committed"]:
         yield f"Next: sdaqf shard publish {' '.join(each['concept'] for each in answer['committed'])}"
@@ -198,7 +199,7 @@ _TOLD: dict[str, Lines] = {
 
 def _status_lines(found: View) -> Iterator[str]:
     saved = "the saved slot is filled" if found["snapshots"]["snapshot"] else "nothing in the saved slot"
-    yield f"{_name(found)} · revision {found['revision']} · {_count(found['records'], 'record')} · {saved}"
+    yield f"{_name(found)} · revision {found['revision']} · {counted(found['records'], 'record')} · {saved}"
     staged = [*found["staged"]["records"], *(f"core:{name}" for name in found["staged"]["decisions"])]
     if not found["snapshots"]["scratchActive"]:
         yield "no session is open"
@@ -293,7 +294,7 @@ def _change_of(change: View) -> str:
 
 
 def _lookup_lines(found: View) -> Iterator[str]:
-    count = _count(len(found["references"]), "abstraction")
+    count = counted(len(found["references"]), "abstraction")
     yield f"{count} to support this, seen from {_name(found)}; they rank and explain, and authorise nothing"
     for each in found["references"]:
         usable = "usable" if each["usable"] else "not usable"
@@ -305,13 +306,13 @@ def _fsck_lines(found: View) -> Iterator[str]:
     yield from (f"{defect['place']}  {defect['code']}  {defect['message']}" for defect in found["defects"])
     gc = "" if found["defects"] else ": sdaqf shard gc"
     spare = f"; {found['unreachable']} that nothing leads to{gc}" if found["unreachable"] else ""
-    yield f"{_name(found)}: {_count(found['objects'], 'object')}, {_count(len(found['defects']), 'defect')}{spare}"
+    yield f"{_name(found)}: {counted(found['objects'], 'object')}, {counted(len(found['defects']), 'defect')}{spare}"
     yield from (f"  nothing follows {each}" for each in found["tips"])
     yield from (f"  not checked: {each}" for each in found["not_checked"])
 
 
 def _gc_lines(found: View) -> Iterator[str]:
-    yield f"{_count(found['removed'], 'object')} removed, {found['bytes'] / 1_048_576:.1f} MiB"
+    yield f"{counted(found['removed'], 'object')} removed, {found['bytes'] / 1_048_576:.1f} MiB"
 
 
 def _verify_lines(found: View) -> Iterator[str]:
@@ -326,6 +327,8 @@ _arg, _flag, _repeated = commands.argument, commands.flag, commands.repeated
 _CONCEPTS = _arg("concepts", "CONCEPT", "a concept", nargs="+")
 _CONCEPT = _arg("concept", "CONCEPT", "a concept")
 _DIFF = _flag("--diff", "how examples read now")
+_FOLDER = _arg("--to", "FOLDER", "where (abstractions/)", default="abstractions/")
+_PAST = _arg("--to", "STATE", "a state whose event was commit")
 _SHARD = (commands.SHARD, commands.WAIT)
 _EXPECTED = (
     _arg("--session", "STATE", "refuse unless this session is active"),
@@ -373,17 +376,8 @@ TABLE: Sequence[tuple[Command, Sequence[Argument]]] = (
     _changing("commit", _word("commit"), "Make all that is staged live, and end the session."),
     _changing("discard", _word("discard"), "Forget all that is staged, and end the session."),
     _changing("snapshot", _word("snapshot"), "Keep the live records in the saved slot."),
-    _changing(
-        "revert",
-        lambda options: [f"revert --to {options.to}" if options.to else "revert"],
-        "Bring back the live records of the saved slot, or of a commit.",
-        "",
-        _arg("--to", "STATE", "a state whose event was commit"),
-    ),
-    (
-        Command("publish", _publish, "Write live records as files, for git.", "retry_guard"),
-        (_CONCEPTS, _arg("--to", "FOLDER", "where (abstractions/)", default="abstractions/"), *_SHARD),
-    ),
+    _changing("revert", _spelt_revert, "Bring back the live records of the saved slot, or of a commit.", "", _PAST),
+    (Command("publish", _publish, "Write live records as files, for git.", "retry_guard"), (_CONCEPTS, _FOLDER, *_SHARD)),
     (
         Command("import", _import, "Stage published records of other projects.", "../other/abstractions/retry_guard.json"),
         (_arg("files", "FILE", "a published record", nargs="+", type=Path), *_EXPECTED, *_SHARD),
@@ -391,13 +385,7 @@ TABLE: Sequence[tuple[Command, Sequence[Argument]]] = (
     _changing("reuse", _sigil("/reuse_abstractions"), "Decide about a record of core.", "adopt core:retry_guard", _REUSE),
     _changing("merge", _sigil("/merge_abstractions"), "Take a record over from another shard.", "adopt core:retry_guard", _MERGE),
     _changing("prune", _sigil("/prune_abstractions"), "Mark records as stale, prunable, fresh or protected.", "stale retry_guard", _PRUNE),
-    _changing(
-        "refresh",
-        lambda options: [f"/prune_abstractions refresh {name}" for name in options.concepts],
-        "Say that records were reviewed and still hold.",
-        "retry_guard",
-        _CONCEPTS,
-    ),
+    _changing("refresh", _word("/prune_abstractions refresh"), "Say that records were reviewed and still hold.", "retry_guard", _CONCEPTS),
     (
         Command("lookup", _lookup, "Find the abstractions that support a query.", "src/a.py --token retry"),
         (

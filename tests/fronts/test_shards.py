@@ -370,6 +370,7 @@ class TestFiles:
         sdaqf("shard", "init")
         sdaqf("shard", "begin")
         path = live / "abstractions/guard.json"
+        assert sdaqf("shard", "import", path, "--expect", "0" * 64, "--json").value["reason"] == "StateChanged"
         assert sdaqf("shard", "import", path).out.splitlines()[0] == "staged in project:default: guard"
         assert str(live) not in "".join(each.read_text() for each in (tmp_path / "other/.sdaqf/shards/project/default/objects").iterdir())
         [staged] = sdaqf("shard", "review", "--json").value["staged"]
