@@ -178,12 +178,10 @@ def _script(asked: Asked) -> list[str]:
 
 
 def _expected(headers: Headers) -> Expected:
-    tag = headers.get("if-match")
-    if tag is None:
-        return Expected(headers.get("sdaqf-session"))
-    if not (found := _STATE_TAG.fullmatch(tag)):
+    found = _STATE_TAG.fullmatch(headers.get("if-match", ""))
+    if "if-match" in headers and not found:
         raise _malformed('one state, as the ETag of an answer: "SHARD-STATE-…"', "if-match")
-    return Expected(headers.get("sdaqf-session"), found[1])
+    return Expected(headers.get("sdaqf-session"), found[1] if found else None)
 
 
 def _limit(asked: Asked, usual: int) -> int:
