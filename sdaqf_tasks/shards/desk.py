@@ -5,7 +5,7 @@ Nothing here opens a file: objects come from whoever calls, by id, and are read 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -23,7 +23,6 @@ class Objects(Protocol):
 
     def size(self, object_id: str) -> int:
         """Bytes of the object's canonical form."""
-        ...
 
 
 class Desk:
@@ -107,12 +106,6 @@ class Desk:
         other.__dict__["staged"] = replace(self.staged, records=rest)
         return other
 
-    def verify_chains(self, concepts: Iterable[str]) -> None:
-        """Raise `Refused`, as below, unless the chains of parents above these records hold."""
-        for concept in concepts:
-            if record := self.record(concept):
-                self._verify_chain(record, {})
-
     def verify_parents(self, changed: Mapping[str, Abstraction]) -> None:
         """Raise `Refused` unless every chain of parents that the change touches holds, judged with what is staged.
 
@@ -122,18 +115,19 @@ class Desk:
         for concept, record in changed.items():
             before = self.record(concept)
             if before is None or before.parent != record.parent:
-                self._verify_chain(record, changed)
+                self.verify_chain(concept, changed)
                 moved = moved or before is not None
         if moved:  # then chains that lead through the changed record have another length
             for concept in sorted({*self.all_live, *self.staged.records} - {*changed}):
-                if other := self.record(concept):
-                    self._verify_chain(other, changed)
+                self.verify_chain(concept, changed)
 
-    def _verify_chain(self, record: Abstraction, changed: Mapping[str, Abstraction]) -> None:
-        seen, parent = [record.concept_id], record.parent
+    def verify_chain(self, concept: str, changed: Mapping[str, Abstraction] = {}) -> None:
+        """Raise `Refused`, as above, unless the chain of parents above a record holds."""
+        record = changed.get(concept) or self.record(concept)
+        seen, parent = [concept], record.parent if record else None
         while parent:
             if parent in seen:
-                raise Refused(Reason.PARENT_CYCLE, f"the parents of {record.concept_id} lead back: {' → '.join((*seen, parent))}")
+                raise Refused(Reason.PARENT_CYCLE, f"the parents of {concept} lead back: {' → '.join((*seen, parent))}")
             above = changed.get(parent) or self.record(parent)
             if above is None:
                 raise Refused(Reason.PARENT_NOT_FOUND, f"{parent}, the parent of {seen[-1]}, is neither live nor staged")

@@ -178,7 +178,7 @@ def _mismatches(desk: Desk, damaged: Container[str]) -> Iterator[tuple[str, str]
             yield desk.state.staged or "", f"{name}: its version is not the next one of its lineage"
 
     for name in sorted({*live, *staged}):
-        yield from ((desk.state_id, message) for message in _refused(desk.verify_chains, [name]))
+        yield from ((desk.state_id, message) for message in _refused(desk.verify_chain, name))
     yield from ((desk.state_id, message) for message in _refused(desk.verify_room, {}))
     for name, decided in {**desk.catalog.decisions, **desk.staged.decisions}.items():
         if decided and decided not in damaged:

@@ -151,7 +151,7 @@ def _needing(desk: Desk, without: Desk, name: str) -> list[str]:
     found, live = [], desk.live(name)
     for other in {*desk.all_live, *without.staged.records}:
         try:
-            without.verify_chains([other])
+            without.verify_chain(other)
         except Refused:
             found.append(other)
     for source, held in desk.staged.decisions.items():
