@@ -19,7 +19,7 @@ import msgspec
 
 from sdaqf_tasks.formats.records import Category, Tier
 from sdaqf_tasks.shards import records
-from sdaqf_tasks.shards.records import Abstraction, Choice, Concept, Decay, Decision, Number, Object, Pin, Shard, Source
+from sdaqf_tasks.shards.records import Abstraction, Choice, Concept, Decay, Decision, Number, Object, Outline, Shard, Source
 
 MOST_SCORE = 1_000
 CONTRACT_HITS = 2
@@ -81,21 +81,16 @@ class Counts(Object, frozen=True, kw_only=True):
     depth: Number
 
 
-class Reference(Pin, frozen=True, kw_only=True):
+class Reference(Outline, frozen=True, kw_only=True):
     """A support reference. Its JSON members are the fields under these names; absent things are null, never left out.
 
-    The pin and `tier` to `decay_state` are the record's; its `consensus_hash` because a version may come back.
+    The outline is the record's, with `consensus_hash` beside the version because a version may come back.
     `conflict_with` is null without an incompatible record. `decision` is the reuse decision about core's record, told by
     that; also by the local record that a `promote` names, and by a compatible local one, in whose place core's is not
     returned. `source` is the record's first source in a queried path, or null. `score` is 0 to 1,000. `drifted`: the
     text of some source stands nowhere in its file any more; a warning, which takes no part in the order or in `usable`.
     """
 
-    tier: Tier
-    category: Category
-    parent: Concept | None
-    owner: Shard
-    decay_state: Decay
     resolution: Resolution
     conflict: Conflict
     conflict_with: Other | None
@@ -293,14 +288,11 @@ def _order(found: _Found) -> tuple[Any, ...]:
     return (*standing, -counts.direct, -counts.lineage, record.owner.kind.value, record.concept_id)
 
 
-_COPIED = tuple(name for name in Reference.__struct_fields__ if name in Abstraction.__struct_fields__)
-
-
 def _reference(query: Query, found: _Found, drifted: Callable[[Source], bool]) -> Reference:
     record, standing = found.record, found.standing
     other = standing.against
     return Reference(
-        **{name: getattr(record, name) for name in _COPIED},
+        **{name: getattr(record, name) for name in Outline.__struct_fields__},
         resolution=standing.resolution,
         conflict=standing.conflict,
         conflict_with=Other(owner=other.owner, concept_id=other.concept_id) if other else None,

@@ -185,13 +185,20 @@ class Entry(Pin, frozen=True, kw_only=True):
     extra: dict[str, str | Number | tuple[str, ...]]
 
 
-class Abstraction(Pin, frozen=True, kw_only=True):
-    """A record: a generalisation over pieces of source text, with its evidence (section 2)."""
+class Outline(Pin, frozen=True, kw_only=True):
+    """What a record and every reference to it say."""
 
-    statement: Annotated[str, Meta(max_length=500)]
     tier: Tier
     category: Category
     parent: Concept | None
+    decay_state: Decay
+    owner: Shard
+
+
+class Abstraction(Outline, frozen=True, kw_only=True):
+    """A record: a generalisation over pieces of source text, with its evidence (section 2)."""
+
+    statement: Annotated[str, Meta(max_length=500)]
     examples: Annotated[int, Meta(ge=2, le=EXAMPLES)]
     threshold: Annotated[int, Meta(ge=2, le=EXAMPLES)]
     average_resonance: Resonance
@@ -202,11 +209,9 @@ class Abstraction(Pin, frozen=True, kw_only=True):
     support_score: Annotated[int, Meta(ge=0, le=400)]
     promotion_ready: bool
     normaliser: Annotated[str, Meta(min_length=1, max_length=64)]
-    decay_state: Decay
     first_revision: Number
     last_revision: Number
     last_review_revision: Number
-    owner: Shard
     sources: Annotated[tuple[Source, ...], Meta(min_length=2, max_length=EXAMPLES)]
     retained_tokens: Annotated[tuple[Feature, ...], Meta(max_length=TOKENS)]
     retained_patterns: Annotated[tuple[Feature, ...], Meta(min_length=1, max_length=PATTERNS)]
