@@ -184,8 +184,10 @@ class ShardStore:
         head, place = self.folder / "HEAD", self.folder / "objects"
         contents = {f"{object_id}.json": data for object_id, data in objects.items()}
         for name in files.publish_each(place, contents):
-            if not self._is_intact(name, contents[name]):
-                files.replace(place / name, contents[name])
+            with contextlib.suppress(SdaqfError):
+                if self._bytes(name.removesuffix(".json")) == contents[name]:
+                    continue
+            files.replace(place / name, contents[name])
         before = files.read_file(head, HEAD_BYTES) if os.path.lexists(head) else None
         try:
             files.replace(head, state_id.encode("ascii") + b"\n")
@@ -196,12 +198,6 @@ class ShardStore:
                 elif files.read_file(head, HEAD_BYTES) != before:
                     files.replace(head, before)
             raise
-
-    def _is_intact(self, name: str, data: bytes) -> bool:
-        try:
-            return self._bytes(name.removesuffix(".json")) == data
-        except SdaqfError:
-            return False
 
     def names(self) -> list[str]:
         """The names of all files that lie among the objects, ascending."""

@@ -27,8 +27,7 @@ def publish(bench: Workbench, names: Sequence[str], to: str, *, before: Callable
     A file that is there is replaced only by its own lineage. Raises `Refused`: ABSTRACTION_NOT_FOUND; `Conflict`: OUTPUT_EXISTS.
     """
     folder, desk = to.rstrip("/"), bench.desk()
-    settings = bench.project.settings
-    ours = any(f"{folder}/".startswith(f"{each}/") for each in (settings.build, settings.shards))
+    ours = any(f"{folder}/".startswith(f"{each}/") for each in (bench.project.settings.build, bench.project.settings.shards))
     if not is_path(folder) or ours or {".git", ".sdaqf"} & {*folder.lower().split("/")}:
         raise Conflict(Reason.OUTPUT_INVALID, "name a folder of the work tree, by its path from the top", at=files.shown(folder)[:80])
     wanted = []

@@ -19,7 +19,7 @@ from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.shards import replay
 from sdaqf_tasks.shards.desk import Desk
 from sdaqf_tasks.shards.lookup import Hint, Query, lookup
-from sdaqf_tasks.shards.records import CORE, Abstraction, Event, Kind, Operation, Source, State, Text, Trust
+from sdaqf_tasks.shards.records import CORE, Abstraction, Event, Kind, Operation, Source, State, Trust
 from sdaqf_tasks.world import lines
 
 View = dict[str, Any]
@@ -112,19 +112,15 @@ def changes(bench: Workbench, record: Abstraction) -> Iterator[str]:
     desk, has_drifted = bench.desk(), drifted(bench)
     for source in record.sources:
         if has_drifted(source):
-            old = _kept_text(desk, source) or ""
+            old = _kept_text(desk, source).splitlines()
             new = [row.rstrip("\r\n") for row in _rows(bench, source) or ()]
-            yield from difflib.unified_diff(old.splitlines(), new, source.place, "now", lineterm="")
+            yield from difflib.unified_diff(old, new, source.place, "now", lineterm="")
 
 
-def _kept_text(desk: Desk, source: Source) -> str | None:
-    for each in desk.chain():
-        for held in each.event.inputs:
-            if held.role.startswith("example "):
-                text: Text = desk.objects.get(held.id)
-                if canonical.digest(text.text.encode("utf-8")) == source.text_sha256:
-                    return text.text
-    return None
+def _kept_text(desk: Desk, source: Source) -> str:
+    inputs = (held for each in desk.chain() for held in each.event.inputs if held.role.startswith("example "))
+    texts: Iterator[str] = (desk.objects.get(held.id).text for held in inputs)
+    return next((text for text in texts if canonical.digest(text.encode("utf-8")) == source.text_sha256), "")
 
 
 def review(bench: Workbench) -> View:

@@ -75,7 +75,7 @@ class Workbench:
         self.verify_untracked()
         move = session.born(self.shard, self.front)
         self.store.create(move.state_id, move.objects)
-        return self.answer(self.desk(), "init", {})
+        return {"status": "ok", "command": "init", **where(self.desk())}
 
     def verify_untracked(self) -> None:
         """Raise `Refused`: OUTPUT_NOT_IGNORED where git tracks something among the shards, and would go on to."""
@@ -94,7 +94,9 @@ class Workbench:
         return self.store.lock(self._wait, lambda: self._report("waiting for another run"))
 
     def run(self, lines: Sequence[str], *, expected: Expected = Expected(), files: Mapping[str, str] = {}) -> list[dict[str, Any]]:  # noqa: B008
-        """Run commands and control words, all or none, while the shard is held (SH-6, SH-8). One answer a line.
+        """Run commands and control words, all or none, while the shard is held (SH-6, SH-8).
+
+        One answer a line: what every front tells of a command that was done (section 9).
 
         `files` are the texts that an import names. Raises `SdaqfError`; then the shard is as it was.
         """
@@ -109,14 +111,10 @@ class Workbench:
                 move = session.advance(desk, command, self.front, self._given(command, files))
                 pending.new.update(move.objects)
                 desk = Desk(move.state_id, pending)
-                answers.append(self.answer(desk, str(command), move.answer))
+                answers.append({"status": "ok", "command": str(command), **move.answer, **where(desk)})
             if answers:
                 self.store.advance(desk.state_id, pending.new)
             return answers
-
-    def answer(self, desk: Desk, command: str, told: Mapping[str, Any]) -> dict[str, Any]:
-        """What every front tells of a command that was done (section 9)."""
-        return {"status": "ok", "command": command, **told, **where(desk)}
 
     # ---- what comes from outside
 

@@ -122,9 +122,7 @@ def name_of(line: str) -> str:
     first = words[0] if words else ""
     if first in SIGILS:
         return first
-    word = first.lower()
-    if word == "begin" and len(words) > 1 and words[1].lower() == "scratch":
-        word = "begin scratch"
+    word = "begin scratch" if [each.lower() for each in words[:2]] == ["begin", "scratch"] else first.lower()
     word = "revert" if word == "rollback" else word
     if word not in WORDS:
         raise _malformed("not a command", todo=f"Write one of: {', '.join((*WORDS, *SIGILS))}.")

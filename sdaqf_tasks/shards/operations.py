@@ -319,7 +319,7 @@ def _imported(desk: Desk, name: str, text: str, front: Front) -> tuple[Abstracti
     except (Invalid, Malformed, Refused) as error:
         raise type(error)(error.reason, error.message, at="/".join(filter(None, (name, error.where)))) from None
     except msgspec.ValidationError as error:
-        raise Invalid(Reason.CONTRACT_INVALID, _placed(str(error)), at=f"{name}/record") from None
+        raise Invalid(Reason.CONTRACT_INVALID, str(error)[:200], at=f"{name}/record") from None
     highest = desk.catalog.lineages.get(record.lineage_id, 0)
     stamps = {key: born[key] for key in ("first_revision", "last_revision", "last_review_revision")}
     # Core is entered by promotion only: what a file claims there is at most that.
@@ -331,11 +331,6 @@ def _backfilled(desk: Desk, fields: Mapping[str, Any]) -> dict[str, Any]:
     what = {key: fields.get(key) for key in records.Pin.__struct_fields__}
     extra = {"backfilled": "imported without provenance"}
     return {"operation": "distilled", "owner": msgspec.to_builtins(desk.shard), "extra": extra, **what}
-
-
-def _placed(message: str) -> str:
-    """msgspec's sentence without the text of the input that it may quote."""
-    return message if len(message) <= 200 else message[:199] + "…"
 
 
 STAGING: Mapping[type, Any] = {Distil: distil, Reuse: reuse, Merge: merge, Mark: mark, Collect: collect, Import: take_in, Word: accept}
