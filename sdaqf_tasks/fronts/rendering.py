@@ -77,10 +77,8 @@ def _into(running: Run, options: Options, clearance: Sensitivity, voice: Voice) 
     chain, _ = chain_of(running, options.name)
     kept = keep(running, chain, file, clearance=clearance, most=options.max_file or FILE_BYTES)
     facts = {"block": kept.word, "content": kept.content[:SHOWN_DIGITS], "named": kept.block.named, "sources": kept.block.total}
-    if options.json:
-        voice.say_json(facts | {"context": f"{chain.manifest}/{chain.query}", "file": file})
-    else:
-        voice.say("{}   {block}   content {content}   {named} of {sources} sources named".format(file, **facts))
+    line = "{}   {block}   content {content}   {named} of {sources} sources named".format(file, **facts)
+    voice.answer(facts | {"context": f"{chain.manifest}/{chain.query}", "file": file}, [line], as_json=options.json)
     if not kept.listed:
         voice.aside(f"git ignores {file}: `sdaqf check` does not look at it")
     return Exit.DONE

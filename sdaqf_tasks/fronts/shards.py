@@ -45,8 +45,7 @@ def _change(spelt: Spelt, options: Options, voice: Voice, files: Mapping[str, st
     from sdaqf_tasks.flow.shards import Expected
 
     try:
-        expected = Expected(options.session, options.expect)
-        answers = workbench(options, voice).run(spelt(options), expected=expected, files=files)
+        answers = workbench(options, voice).run(spelt(options), expected=Expected(options.session, options.expect), files=files)
     except SdaqfError as error:
         if options.shard and error.todo.startswith("sdaqf shard "):  # what settles it settles it there
             error.todo = f"{error.todo} --shard {options.shard}"
