@@ -54,6 +54,7 @@ def run(options: Options, voice: Voice) -> int:
         raise Usage(options.program, "--max-file goes with --into")
     clearance = Sensitivity(options.clearance)
     with Run(project_here(options.owner_root), report=voice.aside, locked=options.into is not None) as running:
+        options.name = options.name or running.project.only
         if options.into is not None:
             return _into(running, options, clearance, voice)
         found = standing(running, options.name)
