@@ -15,9 +15,10 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from sdaqf_tasks.errors import Invalid, Malformed, Reason, SdaqfError
+from sdaqf_tasks.errors import Malformed, Reason, SdaqfError
 from sdaqf_tasks.formats import canonical
-from sdaqf_tasks.formats.records import RootScope, is_path
+from sdaqf_tasks.formats.artifacts import convert
+from sdaqf_tasks.formats.records import RootScope, is_path, must
 
 LOCK_BYTES = 4_194_304
 PARTS = ("section", "symbol", "lines")
@@ -77,12 +78,12 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     symbol: str | None = None
     lines: str | None = None
 
+    def __post_init__(self) -> None:
+        must(len(self.parts) <= 1 and is_path(self.path), "an entry has a portable path and at most one of section, symbol and lines")
+
     @property
-    def pin(self) -> Pin:
-        parts = [(name, value) for name in PARTS if (value := getattr(self, name)) is not None]
-        if len(parts) > 1 or not is_path(self.path):
-            raise Invalid(Reason.CONTRACT_INVALID, "an entry has a portable path and at most one of section, symbol and lines")
-        return Pin(self.scope.value, self.path, parts[0] if parts else ("", ""))
+    def parts(self) -> list[tuple[str, str]]:
+        return [(name, value) for name in PARTS if (value := getattr(self, name)) is not None]
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,23 +107,12 @@ def parse(data: bytes, name: str) -> dict[Pin, str]:
 
 def _pins(data: bytes) -> dict[Pin, str]:
     value = canonical.load(data, LOCK_BYTES)
-    if isinstance(value, dict) and value.get("sdaqf-lock", 1) != 1:
-        raise Invalid(Reason.CONTRACT_INVALID, "is no lock of version 1", at="sdaqf-lock")
-    try:
-        entries = msgspec.convert(value, _File).sources
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$.")
-        at = re.sub(r"\[(\d+)\]\.?", r"/\1/", where.rstrip("`")).rstrip("/")
-        raise Invalid(Reason.CONTRACT_INVALID, message[:1].lower() + message[1:200].replace("`", "'"), at=at) from None
+    must(not isinstance(value, dict) or value.get("sdaqf-lock", 1) == 1, "is no lock of version 1", "sdaqf-lock")
     found: dict[Pin, str] = {}
     last: Pin | None = None
-    for index, entry in enumerate(entries):
-        try:
-            pin = entry.pin
-        except Invalid as error:
-            raise Invalid(error.reason, error.message, at=f"sources/{index}") from None
-        if last is not None and not last.order < pin.order:
-            raise Invalid(Reason.CONTRACT_INVALID, "entries are not ascending, or one stands twice", at=f"sources/{index}")
+    for index, entry in enumerate(convert(value, _File).sources):
+        pin = Pin(entry.scope.value, entry.path, *entry.parts)
+        must(last is None or last.order < pin.order, "entries are not ascending, or one stands twice", "sources", index)
         found[pin], last = entry.pinned, pin
     return found
 
