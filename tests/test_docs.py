@@ -14,8 +14,9 @@ import msgspec
 import pytest
 
 from scripts import pages
+from sdaqf_tasks.disk.repository import Limits
 from sdaqf_tasks.errors import Finding, Reason
-from sdaqf_tasks.flow.project import LimitSettings, Settings
+from sdaqf_tasks.flow.project import Settings
 from sdaqf_tasks.flow.stages import STAGES
 from sdaqf_tasks.formats.artifacts import PREFIXES, TYPES, Artifact
 from sdaqf_tasks.formats.manifest_yaml import BudgetEntry, Defaults, Expiry, ManifestFile, QueryEntry, RelationshipEntry, SourceEntry
@@ -143,7 +144,7 @@ def test_every_key_of_the_yaml_is_in_the_guide(shape: type[msgspec.Struct]) -> N
 
 def test_every_setting_is_in_the_guide() -> None:
     page = read("docs/manifests.md")
-    names = [name for name in Settings.__struct_fields__ if name != "limits"] + [f"limits.{n}" for n in LimitSettings.__struct_fields__]
+    names = [name for name in Settings.__struct_fields__ if name != "limits"] + [f"limits.{n}" for n in Limits.__struct_fields__]
     assert [name for name in names if f"| `{name}` |" not in page] == []
 
 

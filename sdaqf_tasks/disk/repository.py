@@ -14,7 +14,10 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
 
 from sdaqf_tasks.disk.files import Closing, Mark, Root, Walk, components, shown
 from sdaqf_tasks.disk.git import ANSWER_BYTES, Git
@@ -35,13 +38,16 @@ _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOO
 _LAST_SECOND = 253_402_300_799
 
 
-class Limits(NamedTuple):
-    """How much a tree may hold, and how long one git may take (PIPELINE 5 and 7)."""
+Bound = Annotated[int, Meta(ge=1)]
 
-    files: int = 100_000
-    file_bytes: int = 268_435_456
-    total_bytes: int = 4_294_967_296
-    git_seconds: float = 30.0
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much a tree may hold, and how long one git may take: as the settings have it (PIPELINE 5 and 7)."""
+
+    files: Bound = 100_000
+    file_bytes: Bound = 268_435_456
+    total_bytes: Bound = 4_294_967_296
+    git_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
 
 
 USUAL = Limits()
@@ -122,7 +128,7 @@ class Repository(Closing):
         head = self._git.refresh()
         if head not in self._committed:
             self._committed = {head: moment(self._git.committed(head))}
-        listing = self._git.listing(max(ANSWER_BYTES, self._limits.files * 512))
+        listing = self._listing()
         last = self._last
         entries = last.entries if last and listing and last.listing == listing else self._entries(listing)
         if not (last and last.settled and last.entries == entries and self._still(last)):
@@ -148,8 +154,7 @@ class Repository(Closing):
     def tracks(self, name: str) -> bool:
         """Whether git tracks the name, also one that patterns leave out of the tree."""
         self._last or self.observe()
-        listing = self._last.listing if self._last else b""
-        return any(entry.tracked and entry.name == name for entry in (_listed(item[0]) for item in re.finditer(rb"[^\0]+", listing)))
+        return any(entry.tracked and entry.name == name for entry in _listed(self._last.listing if self._last else b""))
 
     def tracked(self, folder: str) -> list[str]:
         """The names below a folder that git tracks; nothing is hashed, and there need be no commit."""
@@ -158,8 +163,10 @@ class Repository(Closing):
         except Refused as error:
             if error.reason is not Reason.REPOSITORY_UNBORN:
                 raise
-        items = re.finditer(rb"[^\0]+", self._git.listing(max(ANSWER_BYTES, self._limits.files * 512)))
-        return [entry.name for entry in (_listed(item[0]) for item in items) if entry.tracked and entry.name.startswith(f"{folder}/")]
+        return [entry.name for entry in _listed(self._listing()) if entry.tracked and entry.name.startswith(f"{folder}/")]
+
+    def _listing(self) -> bytes:
+        return self._git.listing(max(ANSWER_BYTES, self._limits.files * 512))
 
     def blobs(self, names: Sequence[str], limit: int) -> list[bytes | None]:
         """The content of each blob, named by id or as COMMIT:PATH; None where it is none, or larger than `limit` bytes."""
@@ -207,7 +214,7 @@ class Repository(Closing):
         found: dict[str, Entry] = {}
         apart: set[str] = set()
         more = 0  # beyond the limit they are counted, not kept
-        for entry in (_listed(item[0]) for item in re.finditer(rb"[^\0]+", listing)) if listing else self._everything():
+        for entry in _listed(listing) if listing else self._everything():
             if self._left_out(entry):
                 apart.add(entry.name)
                 continue
@@ -322,14 +329,16 @@ def _check_top(top: Path) -> None:
     raise Refused(Reason.NOT_A_REPOSITORY, "there is no .git in this folder")
 
 
-def _listed(item: bytes) -> Entry:
-    """One entry of git's listing, not yet checked."""
-    if item.startswith(b"? "):
-        name = item[2:]
-        return Entry(_text(name.removesuffix(b"/")), tuple(name.split(b"/")), tracked=False)
-    state, _, name = item[2:].partition(b"\t")
-    mode, commit, stage = state.split(b" ")
-    return Entry(_text(name), tuple(name.split(b"/")), commit=commit if mode == b"160000" else b"", unmerged=stage != b"0")
+def _listed(listing: bytes) -> Iterator[Entry]:
+    """The entries of git's listing, not yet checked."""
+    for item in re.finditer(rb"[^\0]+", listing):
+        tag, name = item[0][:2], item[0][2:]
+        if tag == b"? ":
+            yield Entry(_text(name.removesuffix(b"/")), tuple(name.split(b"/")), tracked=False)
+        else:
+            state, _, name = name.partition(b"\t")
+            mode, commit, stage = state.split(b" ")
+            yield Entry(_text(name), tuple(name.split(b"/")), commit=commit if mode == b"160000" else b"", unmerged=stage != b"0")
 
 
 def _checked(entry: Entry) -> Entry:

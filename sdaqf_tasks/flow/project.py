@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import datetime
 import os
+import posixpath
 import re
 import tomllib
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Meta
 
 from sdaqf_tasks.disk.files import Root
-from sdaqf_tasks.disk.repository import Limits, Repository, find_top
+from sdaqf_tasks.disk.repository import USUAL, Limits, Repository, find_top
 from sdaqf_tasks.disk.store import Store
 from sdaqf_tasks.errors import Finding, Invalid, Malformed, Reason, Refused, SdaqfError, Severity, Unreadable
 from sdaqf_tasks.formats import canonical, declaration, globs, plain_yaml
@@ -34,16 +34,6 @@ HEAD_BYTES = 16_777_216
 """Bytes that a file may have for us to look whose it is; a manifest that is too large must not pass for somebody else's."""
 
 
-Bound = Annotated[int, Meta(ge=1)]
-
-
-class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    files: Bound = 100_000
-    file_bytes: Bound = 268_435_456
-    total_bytes: Bound = 4_294_967_296
-    git_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
-
-
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`sdaqf.toml`, or `[tool.sdaqf]` of pyproject.toml (PIPELINE 7)."""
 
@@ -54,7 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     exclude: tuple[str, ...] = ()
     exclude_untracked: bool = False
     soon: str = "7d"
-    limits: LimitSettings = LimitSettings()
+    limits: Limits = USUAL
     policy: dict[str, str] = {}
 
 
@@ -101,12 +91,11 @@ class Project:
         return Store(self.top, self.settings.build)
 
     def repository(self) -> Repository:
-        limits = self.settings.limits
         return Repository(
             self.top,
             exclude=self.settings.exclude,
             exclude_untracked=self.settings.exclude_untracked,
-            limits=Limits(limits.files, limits.file_bytes, limits.total_bytes, limits.git_seconds),
+            limits=self.settings.limits,
             apart=(self.owner_root,) if self.owner_root else (),
         )
 
@@ -282,15 +271,9 @@ class Chain(NamedTuple):
 
 def include_path(name: str, manifest: str) -> str | None:
     """The path from the top of an include: relative to the manifest's folder, or from the top with a leading slash."""
-    parts: list[str] = [] if name.startswith("/") else list(PurePosixPath(manifest).parent.parts)
-    for part in name.lstrip("/").split("/"):
-        if part == "..":
-            if not parts:
-                return None
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/".join(parts) or None
+    folder = "" if name.startswith("/") else posixpath.dirname(manifest)
+    path = posixpath.normpath(posixpath.join(folder, name.lstrip("/")))
+    return None if path.split("/")[0] in (".", "..") else path
 
 
 def now() -> str:
@@ -310,7 +293,7 @@ def _settings(value: Any, name: str) -> Settings:
         settings = msgspec.convert(value, Settings)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$")
-        known: Sequence[str] = Settings.__struct_fields__ if not where.startswith(".limits") else LimitSettings.__struct_fields__
+        known: Sequence[str] = Settings.__struct_fields__ if not where.startswith(".limits") else Limits.__struct_fields__
         if match := re.match(r"Object contains unknown field `(.*)`", message, re.DOTALL):
             message = f"{match[1][:60]!r} is no setting{meant(match[1], known)}"
             raise Invalid(Reason.SETTINGS_INVALID, message, at=name, todo="Known: " + ", ".join(known)) from None

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sdaqf_tasks.disk.repository import Limits
 from sdaqf_tasks.errors import Invalid, Malformed, Reason, Refused, SdaqfError
-from sdaqf_tasks.flow.project import LimitSettings, Project, Settings, include_path
+from sdaqf_tasks.flow.project import Project, Settings, include_path
 from tests.flow.workshop import MANIFEST, Workshop
 
 EVERYTHING = """\
@@ -50,7 +51,7 @@ class TestReading:
             exclude=(),
             exclude_untracked=False,
             soon="7d",
-            limits=LimitSettings(files=100_000, file_bytes=268_435_456, total_bytes=4_294_967_296, git_seconds=30),
+            limits=Limits(files=100_000, file_bytes=268_435_456, total_bytes=4_294_967_296, git_seconds=30),
             policy={},
         )
 
@@ -63,7 +64,7 @@ class TestReading:
             exclude=("big/**",),
             exclude_untracked=True,
             soon="2w",
-            limits=LimitSettings(files=1, file_bytes=2, total_bytes=3, git_seconds=4.5),
+            limits=Limits(files=1, file_bytes=2, total_bytes=3, git_seconds=4.5),
             policy={"dirty": "off"},
         )
 
