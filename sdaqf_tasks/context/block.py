@@ -104,13 +104,6 @@ class Block(NamedTuple):
     end: int
 
 
-class _Mark(NamedTuple):
-    """A line that is a marker or looks like one; `begins` is an empty block where it begins one. `word`: begin, end, broken, fence."""
-
-    word: str
-    begins: Block
-
-
 def blocks(data: bytes, path: str) -> list[Block]:
     """The blocks of a file, in order. Raises `Conflict` with OUTPUT_INVALID at the line of a marker that is broken or doubled."""
     found: dict[str, Block] = {}
@@ -155,8 +148,11 @@ def put(data: bytes, written: Written, label: str, path: str) -> bytes:
     return data + (newline if data else b"") + text + newline
 
 
-def _marks(data: bytes) -> Iterator[_Mark]:
-    """The markers outside fences, in order; inside a block there are no fences. A fence that is never closed comes last."""
+def _marks(data: bytes) -> Iterator[tuple[str, Block]]:
+    """The markers outside fences, in order; inside a block there are no fences. A fence that is never closed comes last.
+
+    Each is a word (begin, end, broken, fence) and an empty block where its line is.
+    """
     start, inside = 0, False
     fence, closes = None, _FENCE
     for number, row in enumerate(data.split(b"\n"), 1):
@@ -169,15 +165,15 @@ def _marks(data: bytes) -> Iterator[_Mark]:
             closes = re.compile(rb" {0,3}" + re.escape(opening[1][:1]) + rb"{%d,}[ \t]*" % len(opening[1]))
         elif begin := _BEGIN.fullmatch(line):
             inside = True
-            yield _Mark("begin", here._replace(label=begin[1].decode(), content=(begin[2] or b"").decode()))
+            yield "begin", here._replace(label=begin[1].decode(), content=(begin[2] or b"").decode())
         elif line == _END:
             inside = False
-            yield _Mark("end", here)
+            yield "end", here
         elif _LOOSE.match(line):
-            yield _Mark("broken", here)
+            yield "broken", here
         start += len(row) + 1
     if fence is not None:
-        yield _Mark("fence", fence)
+        yield "fence", fence
 
 
 def _fault(path: str, line: int, message: str) -> Conflict:

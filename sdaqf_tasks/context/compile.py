@@ -28,7 +28,7 @@ from sdaqf_tasks.formats.declaration import SPECIFICATION, Declaration, Declared
 from sdaqf_tasks.formats.entries import Spot
 from sdaqf_tasks.formats.lockfile import Pin
 from sdaqf_tasks.formats.manifest_yaml import Defaults
-from sdaqf_tasks.formats.records import Authority, EdgeType, Kind, Locator, Provenance, RootScope, Source
+from sdaqf_tasks.formats.records import Authority, Kind, Locator, Provenance, RootScope, Source
 from sdaqf_tasks.world import Sources, Tree, lines
 
 
@@ -51,7 +51,7 @@ def compile(declaration: Declaration, sources: Sources) -> Compiled:
     tree = sources.tree()
     compiler = _Compiler(declaration, sources, tree)
     compiler.verify_specification()
-    members = {declared.alias: list(compiler.sources_of(declared)) for declared in declaration.sources}
+    members = {declared.alias: compiler.sources_of(declared) for declared in declaration.sources}
     compiler.verify_bounds(members)
     found = sorted((source for group in members.values() for source in group), key=lambda source: source.source_id)
     measure = members[SPECIFICATION][0].locator.sha256
@@ -125,7 +125,7 @@ def held(declaration: Declaration, sources: Sources) -> list[Held]:
     compiler = _Compiler(declaration, sources, sources.tree())
     for declared in declaration.sources:
         try:
-            list(compiler.sources_of(declared))
+            compiler.sources_of(declared)
         except SdaqfError as error:
             if declared.pinned:
                 pin = Pin(declared.entry.root.value, declared.pattern, declared.part)
@@ -171,10 +171,9 @@ class _Compiler:
 
     # ---- sources
 
-    def sources_of(self, declared: Declared) -> Iterator[Source]:
+    def sources_of(self, declared: Declared) -> list[Source]:
         """The sources of one alias: one for a path, any number for a glob, in the order of the tree."""
-        for place in self.places_of(declared):
-            yield self.source(declared, place)
+        return [self.source(declared, place) for place in self.places_of(declared)]
 
     def places_of(self, declared: Declared) -> Iterator[Place]:
         """Where the sources of one alias are; what is pinned is held, and no two are the same."""
@@ -301,15 +300,13 @@ class _Compiler:
             if entry.start == entry.to and len(starts) == 1:
                 raise spot.fault(f"{entry.start} is related to itself", todo="Leave it out, or name another alias.")
             for start, target in ((start, target) for start in starts for target in targets if start is not target):
-                ends = [start.source_id, target.source_id]
-                if entry.type is EdgeType.CONTRADICTS:
-                    ends.sort()
-                key = (entry.type.value, ends[0], ends[1])
+                source_id, target_id = records.ends(entry.type, start.source_id, target.source_id)
+                key = (entry.type.value, source_id, target_id)
                 if key in found:
                     message = f"{shown(start.locator.path)} {entry.type.value} {shown(target.locator.path)} is said already"
                     raise spot.fault(message, todo="Leave one of them out.")
                 provenance = self._bears_out(related, start, target)
-                found[key] = Relationship(edge_type=entry.type, source_id=ends[0], target_id=ends[1], provenance=provenance)
+                found[key] = Relationship(edge_type=entry.type, source_id=source_id, target_id=target_id, provenance=provenance)
         return tuple(found[key] for key in sorted(found))
 
     def _bears_out(self, related: Related, start: Source, target: Source) -> Provenance:

@@ -211,7 +211,5 @@ def cite(member: Metadata) -> str:
 
 def inline(text: str) -> str:
     """A text of the manifest within a line of Markdown: nothing in it acts, breaks the line or hides."""
-    visible = "".join(
-        character if character.isprintable() and not UNSEEN.match(character) else f"\\u{{{ord(character):x}}}" for character in text
-    )
+    visible = "".join(each if each.isprintable() and not UNSEEN.match(each) else f"\\u{{{ord(each):x}}}" for each in text)
     return re.sub(r"([\\`*_~\[\]<>#|!&])", r"\\\1", visible)

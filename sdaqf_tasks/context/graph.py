@@ -51,11 +51,8 @@ def components(node_ids: Iterable[str], edges: Iterable[Edge]) -> dict[str, tupl
     members: defaultdict[str, list[str]] = defaultdict(list)
     for node_id in parent:
         members[root(node_id)].append(node_id)
-    found: dict[str, tuple[str, ...]] = {}
-    for group in members.values():
-        component = tuple(sorted(group))
-        found.update(dict.fromkeys(component, component))
-    return found
+    groups = [tuple(sorted(group)) for group in members.values()]
+    return {node_id: group for group in groups for node_id in group}
 
 
 def incidence(edges: Iterable[Edge]) -> Mapping[str, list[Edge]]:

@@ -6,7 +6,7 @@ from sdaqf_tasks.context import rules
 from sdaqf_tasks.context.document import reading_order
 from sdaqf_tasks.errors import Invalid, Reason, Refused, SdaqfError, Unreadable
 from sdaqf_tasks.formats.artifacts import CONTEXT_BYTES, Artifact, ExcludedSource, Graph, Manifest, check_canonical, publishable
-from sdaqf_tasks.formats.records import TEXT_CHARACTERS, Edge, EdgeType, Node, Source, authority_fault, is_secret_shaped
+from sdaqf_tasks.formats.records import TEXT_CHARACTERS, Edge, Node, Source, authority_fault, ends, is_secret_shaped
 from sdaqf_tasks.world import Sources
 
 
@@ -85,10 +85,7 @@ def _relate(content: Manifest, nodes: dict[str, Node], sources: Sources) -> list
         if relationship.source_id not in nodes or relationship.target_id not in nodes:
             continue
         rules.verify_relation(sources, relationship, "content", "relationships", position)
-        ends = [nodes[relationship.source_id].node_id, nodes[relationship.target_id].node_id]
-        if relationship.edge_type is EdgeType.CONTRADICTS:
-            ends.sort()
-        edges.append(
-            Edge.seal(edge_type=relationship.edge_type, source_node_id=ends[0], target_node_id=ends[1], provenance=relationship.provenance)
-        )
+        kind = relationship.edge_type
+        source, target = ends(kind, nodes[relationship.source_id].node_id, nodes[relationship.target_id].node_id)
+        edges.append(Edge.seal(edge_type=kind, source_node_id=source, target_node_id=target, provenance=relationship.provenance))
     return edges

@@ -33,8 +33,6 @@ class Part(NamedTuple):
 
     def takes(self, names: Iterable[str]) -> list[str]:
         """Those of the names that it means, in their order."""
-        if not self.is_glob:
-            return [name for name in names if name == self.pattern]
         return [name for name in names if matches(self.pattern, name) and not any(matches(glob, name) for glob in self.exclude)]
 
 

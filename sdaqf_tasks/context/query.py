@@ -9,7 +9,6 @@ from msgspec import UNSET
 
 from sdaqf_tasks.context.document import reading_order
 from sdaqf_tasks.errors import Reason, Refused, reason_of, shown
-from sdaqf_tasks.formats import globs
 from sdaqf_tasks.formats.artifacts import Artifact, Budget, Graph, Manifest, Query, publishable
 from sdaqf_tasks.formats.declaration import Asked, Declaration, Declared
 from sdaqf_tasks.formats.entries import Spot, meant
@@ -92,13 +91,10 @@ class Origins:
 
     def is_of(self, member: Metadata, declared: Declared) -> bool:
         locator = member.locator
-        if locator.root_scope is not declared.entry.root:
+        if locator.root_scope is not declared.entry.root or not declared.takes(locator.path):
             return False
         if declared.is_glob:
-            unwanted = any(globs.matches(glob, locator.path) for glob in declared.excluded)
-            return locator.path not in self._named and globs.matches(declared.pattern, locator.path) and not unwanted
-        if locator.path != declared.pattern:
-            return False
+            return locator.path not in self._named
         if declared.lines:
             return (locator.line_start, locator.line_end) == declared.lines
         return member.title == declared.title and reading_order(member) not in self._lined

@@ -27,10 +27,9 @@ def verify_candidate(sources: Sources, candidate: CandidateIdentity) -> None:
 def verify_owner_root(members: Iterable[Metadata], given: bool) -> None:
     """An owner root is given exactly where a member lies under it."""
     needed = any(member.locator.root_scope is RootScope.OWNER for member in members)
-    if needed and not given:
-        raise Refused(Reason.OWNER_ROOT, "there are owner sources and no owner root is given")
-    if given and not needed:
-        raise Refused(Reason.OWNER_ROOT, "an owner root is given and no source lies under it")
+    if needed != given:
+        lacks = "there are owner sources and no owner root is given"
+        raise Refused(Reason.OWNER_ROOT, lacks if needed else "an owner root is given and no source lies under it")
 
 
 def observe_member(sources: Sources, member: Metadata) -> tuple[bytes, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,7 +18,7 @@ from sdaqf_tasks.context.lexical import fields
 from sdaqf_tasks.context.select import Ground, Retrieval, Taking, retrieve
 from sdaqf_tasks.errors import SdaqfError
 from sdaqf_tasks.formats.artifacts import CONTEXT_BYTES, EDGES, NODES, Budget, Query, convert, seal
-from sdaqf_tasks.formats.records import Edge, EdgeType, Freshness, FreshnessKind, Node, Source
+from sdaqf_tasks.formats.records import Edge, EdgeType, Freshness, FreshnessKind, Node, Source, ends
 
 BUDGETS = {"bytes": "budget_bytes", "nodes": "max_nodes", "edges": "max_edges", "depth": "max_traversal_depth"}
 """The members of a budget, as the YAML and as a Query call them."""
@@ -94,10 +95,9 @@ def _moved(case: _Case, again: dict[str, Node], edges: tuple[Edge, ...]) -> _Cas
 
     rejoined = []
     for edge in edges:
-        ends = [again[end].node_id if end in again else end for end in (edge.source_node_id, edge.target_node_id)]
-        if edge.edge_type is EdgeType.CONTRADICTS:
-            ends.sort()
-        rejoined.append(Edge.seal(edge_type=edge.edge_type, source_node_id=ends[0], target_node_id=ends[1], provenance=edge.provenance))
+        joined = (again[end].node_id if end in again else end for end in (edge.source_node_id, edge.target_node_id))
+        source, target = ends(edge.edge_type, *joined)
+        rejoined.append(Edge.seal(edge_type=edge.edge_type, source_node_id=source, target_node_id=target, provenance=edge.provenance))
     nodes = sorted((again.get(node_id, node) for node_id, node in case.ground.nodes.items()), key=lambda node: node.node_id)
     rejoined.sort(key=lambda edge: edge.edge_id)
     graph = seal(msgspec.structs.replace(case.ground.graph.content, nodes=tuple(nodes), edges=tuple(rejoined)))
@@ -176,10 +176,9 @@ def _bounded(case: _Case, needed: dict[str, int]) -> _Case:
 
 
 def _taking(case: _Case) -> Taking | None:
-    try:
+    with suppress(SdaqfError):
         return Taking(case.ground, case.query)
-    except SdaqfError:
-        return None
+    return None
 
 
 def turns(found: Retrieval) -> dict[tuple[str, ...], tuple[Any, ...]]:

@@ -479,6 +479,11 @@ class Edge(Record, frozen=True, kw_only=True):
         return cls(edge_id=canonical.identity("CTX-EDGE-", fields), **fields)
 
 
+def ends(edge_type: EdgeType, source: str, target: str) -> list[str]:
+    """The two ids in the order in which a relation has its ends: those of a contradiction ascend."""
+    return sorted((source, target)) if edge_type is EdgeType.CONTRADICTS else [source, target]
+
+
 def must_be_ends(edge_type: EdgeType, source: str, target: str) -> None:
     """Raise `Invalid` for a self loop, or for a contradiction whose ends do not ascend."""
     must(source != target, "related to itself")
