@@ -283,10 +283,8 @@ def _sources(document: Document, shape: ManifestFile) -> Iterator[Declared]:
         if (entry.path is UNSET) == (entry.glob is UNSET):
             raise spot.fault("a source has a path or a glob, one of them", todo="Write `path:` for a file, `glob:` for many.", key=True)
         if entry.authority is Authority.CANONICAL_SPECIFICATION:
-            raise spot.at("authority").fault(
-                "canonical-specification is the authority of `specification:` alone",
-                todo="For an accepted document use accepted-public-contract (requirement, decision or design in this repository).",
-            )
+            todo = "For an accepted document use accepted-public-contract (requirement, decision or design in this repository)."
+            raise spot.at("authority").fault("canonical-specification is the authority of `specification:` alone", todo=todo)
         yield _verified(Declared(alias, entry, shape.defaults, spot, isinstance(value, str)))
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from yaml import events
 from yaml.error import YAMLError
 
-from sdaqf_tasks.errors import Invalid, Malformed, Reason, SdaqfError, printable
+from sdaqf_tasks.errors import Invalid, Malformed, Reason, printable
 
 Value: TypeAlias = "dict[str, Value] | list[Value] | str | int | None"
 At: TypeAlias = tuple[int, int]
@@ -129,10 +129,9 @@ class Document:
         todo: str | None = None,
         key: bool = False,
         reason: Reason = Reason.MANIFEST_INVALID,
-        cls: type[SdaqfError] = Invalid,
-    ) -> SdaqfError:
+    ) -> Invalid:
         """The error, to be raised, that shows what stands at `path`."""
-        return cls(reason, message, at=self.place(path, key), todo=todo, excerpt=self.excerpt(path, key))
+        return Invalid(reason, message, at=self.place(path, key), todo=todo, excerpt=self.excerpt(path, key))
 
     def _find(self, path: Sequence[str | int], key: bool) -> At:
         spot = self.root
