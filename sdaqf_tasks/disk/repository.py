@@ -13,6 +13,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -148,7 +149,7 @@ class Repository(Closing):
 
     @property
     def looks(self) -> Mapping[str, object]:
-        """How every entry looked when it was last hashed, by name."""
+        """How every entry looked when it was last hashed, by name: equal looks tell that nothing was written between."""
         return {entry.name: mark for entry, mark in zip(self._last.entries, self._last.marks, strict=True)} if self._last else {}
 
     def tracks(self, name: str) -> bool:
@@ -193,10 +194,9 @@ class Repository(Closing):
 
     def merge_base(self, one: str, other: str) -> str | None:
         """The best common ancestor of two commits; None where there is none in the clone."""
-        try:
+        with suppress(Refused):
             return self.history("merge-base", one, other).decode("ascii").strip() or None
-        except Refused:
-            return None
+        return None
 
     def committed(self, commit: str) -> str:
         """The committer's time of a commit as a TIME in UTC. Raises `Refused` with GIT_FAILED where there is none."""

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from sdaqf_tasks.context.document import content_digest
 from sdaqf_tasks.errors import Conflict, Reason, Refused, SdaqfError
-from sdaqf_tasks.flow import blocked, stages
+from sdaqf_tasks.flow import blocked, lock, stages
 from sdaqf_tasks.flow.project import Chain, ManifestFile
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.stages import BY_NAME, STAGES, Outcome, Stage
 from sdaqf_tasks.formats import canonical
-from sdaqf_tasks.formats.artifacts import Artifact, Compaction, Manifest, Selection, Snapshot
+from sdaqf_tasks.formats.artifacts import Artifact
 from sdaqf_tasks.formats.declaration import DEFAULT
 from sdaqf_tasks.formats.plain_yaml import nearest
 from sdaqf_tasks.formats.records import cost, instant
@@ -59,11 +59,7 @@ def build(
     """
     wanted = STAGES if until is None else stages.up_to(stages.BY_NAME[until])
     meant = asked(run, names)
-    try:
-        stages.observe(run)
-    except SdaqfError as error:
-        blocked.keep(error)
-        raise
+    stages.observe(run)
     results = []
     for manifest, queries in meant.items():
         for result in _manifest(run, manifest, queries, wanted):
@@ -158,7 +154,7 @@ def clock_notes(run: Run, chain: Chain) -> Iterator[str]:
 
 def attempt(run: Run, chain: Chain, wanted: Sequence[Stage]) -> list[Outcome]:
     """Run stages in order. Where the tree moved meanwhile, say what moved, and begin once more with all that is above them."""
-    before, looks, told = run.tree, run.looks, run.candidate
+    before, looks, told = run.tree, run.repository.looks, run.candidate
     try:
         return [stages.run_stage(run, stage, chain) for stage in wanted]
     except SdaqfError as error:
@@ -166,7 +162,7 @@ def attempt(run: Run, chain: Chain, wanted: Sequence[Stage]) -> list[Outcome]:
             raise
     run.report(f"the tree moved while it was read: {_named(run, before, looks)}; once more")
     stages.observe(run)
-    before, looks, told = run.tree, run.looks, run.candidate
+    before, looks, told = run.tree, run.repository.looks, run.candidate
     above = [stage for stage in STAGES if any(stage in stages.up_to(each) for each in wanted)]
     try:
         outcomes = [stages.run_stage(run, stage, chain) for stage in above]
@@ -188,18 +184,19 @@ def _is_moved(run: Run, error: SdaqfError, told: str) -> bool:
 
 
 def _named(run: Run, before: Tree, looks: Mapping[str, object]) -> str:
-    names = [ascii(name)[1:-1] for name in stages.moved(run, looks)]
+    """The names that look otherwise than in `looks`: written, added or removed since, whatever was done to mtime."""
+    now = run.repository.looks
+    names = [ascii(name)[1:-1] for name in sorted({*looks, *now}) if looks.get(name) != now.get(name)]
     if not names:
         return "HEAD" if before.git_head != run.tree.git_head else "files that are back as they were, or outside it"
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return lock.named(names)
 
 
 def content(run: Run, chain: Chain) -> str | None:
     """The content digest of what a chain holds now, if it holds anything."""
-    try:
+    with suppress(SdaqfError):
         return content_digest(held(run, chain, "snapshot"), held(run, chain, "compaction"))
-    except SdaqfError:
-        return None
+    return None
 
 
 def held(run: Run, chain: Chain, makes: str, todo: str | None = None) -> Artifact[Any]:
@@ -210,13 +207,13 @@ def held(run: Run, chain: Chain, makes: str, todo: str | None = None) -> Artifac
     return run.load(object_id)
 
 
+_SUMMED = ("manifest", "selection", "snapshot", "compaction")
+
+
 def summarise(run: Run, chain: Chain) -> Summary | None:
     """Counts and bytes of a chain that was built to its Compaction; None where it was not."""
     try:
-        manifest: Artifact[Manifest] = held(run, chain, "manifest")
-        selection: Artifact[Selection] = held(run, chain, "selection")
-        snapshot: Artifact[Snapshot] = held(run, chain, "snapshot")
-        compaction: Artifact[Compaction] = held(run, chain, "compaction")
+        manifest, selection, snapshot, compaction = (held(run, chain, makes) for makes in _SUMMED)
     except SdaqfError:
         return None
     relations = sum(map(cost, snapshot.content.edges))

@@ -46,12 +46,11 @@ def gate(run: Run, names: Sequence[str], *, base: str | None, fail_on: Sequence[
     try:
         with heard:
             checked = check(run, names, base=base)
-        refusal = failed(checked, fail_on)
     except SdaqfError as error:
         error.origin = origin
         blocked.keep(error)
         raise
-    if refusal:
+    if refusal := failed(checked, fail_on):
         refusal.origin = origin
     return checked, refusal
 
@@ -88,8 +87,7 @@ def verify_outputs(run: Run, outputs: Sequence[Path]) -> None:
     """Refuse to write over what git tracks or a manifest is made of. Raises `Conflict` with OUTPUT_INVALID."""
     for path in outputs:
         place = Path(os.path.realpath(path.parent), path.name)
-        for scope in RootScope:
-            root = run.root_of(scope)
+        for scope, root in ((RootScope.REPOSITORY, run.root), (RootScope.OWNER, run.owner)):
             if root and place.is_relative_to(root.path) and (why := _in_use(run, scope, place.relative_to(root.path).as_posix())):
                 todo = "Name a file that git does not track, and that no manifest names."
                 raise Conflict(Reason.OUTPUT_INVALID, f"it {why}, and would be written over", at=shown(path.name), todo=todo)

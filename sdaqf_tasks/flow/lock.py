@@ -107,7 +107,7 @@ def verify(run: Run, manifest: ManifestFile, held: Sequence[Held], *, locked: bo
         raise Refused(Reason.CHANGED, message, todo=f"See it with: sdaqf check {manifest.name}   then: sdaqf lock --only {only}")
     if found:
         lacks, has = ([each.pin.shown for each in found if bool(each.held) is there] for there in (True, False))
-        parts = [*([f"it lacks {_names(lacks)}"] if lacks else []), *([f"no pinned source is {_names(has)}"] if has else [])]
+        parts = [*([f"it lacks {named(lacks)}"] if lacks else []), *([f"no pinned source is {named(has)}"] if has else [])]
         raise Refused(Reason.LOCK_OUT_OF_DATE, "; ".join(parts), at=lock_path(manifest), todo=f"sdaqf lock {manifest.name}")
     if not without:
         return ()
@@ -115,7 +115,8 @@ def verify(run: Run, manifest: ManifestFile, held: Sequence[Held], *, locked: bo
     return (f"{taken[0]} taken as {taken[1]}: there is no lock yet. Review {taken[2]}, then: sdaqf lock {manifest.name}",)
 
 
-def _names(names: Sequence[str]) -> str:
+def named(names: Sequence[str]) -> str:
+    """The first of the names, and how many more there are."""
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 

@@ -19,7 +19,7 @@ KIB = 1_024
 
 def refusal(error: SdaqfError, what: str) -> Iterator[str]:
     """What, why, what to do: one line each, and the lines that show the place between them."""
-    yield f"{printable(what)}" if what else "refused"
+    yield printable(what) if what else "refused"
     yield f"  {printable(error.where)}: {printable(error.message)}" if error.where else f"  {printable(error.message)}"
     yield from (printable(line) for line in error.excerpt)
     yield f"  {printable(error.todo)}   ({error.reason.value})"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sdaqf_tasks.context.staleness import Difference
@@ -80,27 +80,15 @@ class Run(Closing):
         if self.owner:
             self.owner.close()
 
-    def root_of(self, scope: RootScope) -> Root | None:
-        """The folder below which files of a scope lie; None where no owner root is given."""
-        return self.root if scope is RootScope.REPOSITORY else self.owner
-
     @property
     def tree(self) -> Tree:
         """The tree as it was last observed."""
-        with self._looking:
-            tree: Tree = self._known.get("tree", self.repository.observe)
-            return tree
+        return self._known.get("tree", self.repository.observe)
 
     def observe(self) -> Tree:
         """Look at the tree."""
         with self._looking:
-            tree: Tree = self._known.put("tree", self.repository.observe)
-            return tree
-
-    @property
-    def looks(self) -> Mapping[str, object]:
-        """How every entry looked when the tree was last observed: equal looks tell that nothing was written between."""
-        return self.repository.looks
+            return self._known.put("tree", self.repository.observe)
 
     def forget(self) -> None:
         """Read the YAML anew: it may have moved with the tree."""
@@ -115,30 +103,24 @@ class Run(Closing):
     @property
     def candidate(self) -> str:
         """One line that names the tree: what `refs/candidate` holds."""
-        return candidate(self.tree, self.excludes)
+        tree = self.tree
+        content = {"excludes": list(self.excludes), "git_head": tree.git_head, "repository_digest": tree.repository_digest}
+        return canonical.encode(content).decode("ascii")
 
     def reading(self, manifest: ManifestFile) -> Reading:
         """What a manifest declares, read once a run."""
-        reading: Reading = self._known.get(manifest, lambda: read_declaration(self.root.read, manifest.path, manifest.name))
-        return reading
+        return self._known.get(manifest, lambda: read_declaration(self.root.read, manifest.path, manifest.name))
 
     def load(self, object_id: str) -> Artifact[Any]:
         """The artifact of that id, held against it. Raises `Unreadable` where the object is missing or damaged."""
-        artifact: Artifact[Any] = self._known.get(object_id, lambda: parse(self.store.get(object_id)))
-        return artifact
+        return self._known.get(object_id, lambda: parse(self.store.get(object_id)))
 
     def reader(self) -> Reader:
         return Reader(self.repository, self.owner)
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        with self.store.lock(self.wait, lambda: self.report("waiting for another run")):
-            yield
-
-
-def candidate(tree: Tree, excludes: Sequence[str]) -> str:
-    content = {"excludes": list(excludes), "git_head": tree.git_head, "repository_digest": tree.repository_digest}
-    return canonical.encode(content).decode("ascii")
+    def lock(self) -> AbstractContextManager[None]:
+        """Hold the project. Raises as `files.Lock`."""
+        return self.store.lock(self.wait, lambda: self.report("waiting for another run"))
 
 
 class Origin(NamedTuple):
@@ -198,10 +180,8 @@ class Shards:
         """Whether the shard is at hand."""
         return self._store(which).is_there
 
-    def live(self, which: Shard, concept: str) -> tuple[str, Abstraction | None]:
-        """The id of the shard's present state, and the live record of the concept in it."""
-        desk = self._store(which).desk()
-        return desk.state_id, desk.live(concept)
+    def live(self, which: Shard, concept: str) -> Abstraction | None:
+        return self._store(which).desk().live(concept)
 
     def _store(self, which: Shard) -> ShardStore:
         from sdaqf_tasks.flow.shards import store_of

@@ -25,7 +25,7 @@ from sdaqf_tasks.context.snapshot import snapshot
 from sdaqf_tasks.context.staleness import expired, first_end, hidden_contradictions
 from sdaqf_tasks.disk.store import DOCUMENT, PROGRAM, Receipt
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable, reason_of
-from sdaqf_tasks.flow import lock
+from sdaqf_tasks.flow import blocked, lock
 from sdaqf_tasks.flow.project import Chain
 from sdaqf_tasks.flow.run import Origin, Pass, Run
 from sdaqf_tasks.flow.tape import Heard
@@ -74,35 +74,30 @@ class Job:
 
     def __getitem__(self, name: str) -> Artifact[Any]:
         """The artifact that the ref `name` of this chain points to."""
-        object_id = self.run.store.ref(ref_name(self.chain, name))
-        if object_id is None:
-            raise Refused(Reason.NOT_BUILT, f"{self.label}: there is no {name}")
-        return self.run.load(object_id)
+        return self.run.load(self._taken(name))
 
     def inputs(self) -> dict[str, str]:
         """Every id and digest that the stage reads, as they are now (DESIGN, receipts)."""
         with self.heard:
-            return self._inputs()
+            found = {name: self._taken(name) for name in self.stage.takes}
+            if self.stage.declares:
+                found |= {f"file:{path}": sha256 for path, sha256 in self.run.reading(self.manifest_file).digests.items()}
+            if not self.stage.takes:
+                locks = lock.read(self.run, self.manifest_file)
+                found["lock"] = locks.digest
+                if self.run.locked and locks.repository is None:
+                    found["locked"] = "yes"  # what was built without a lock does not pass for reviewed
+            if self.stage.observes:
+                found[CANDIDATE] = canonical.digest(self.run.candidate.encode("ascii"))
+                found[OUTSIDE] = outside(self.run, self.declaration)
+            return found
 
-    def _inputs(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for name in self.stage.takes:
-            object_id = self.run.store.ref(ref_name(self.chain, name))
-            if object_id is None:
-                raise Refused(Reason.NOT_BUILT, f"{self.label}: there is no {name} to make the {self.stage.makes} from")
-            found[name] = object_id
-        if self.stage.declares:
-            reading = self.run.reading(self.manifest_file)
-            found |= {f"file:{path}": sha256 for path, sha256 in reading.digests.items()}
-        if not self.stage.takes:
-            locks = lock.read(self.run, self.manifest_file)
-            found["lock"] = locks.digest
-            if self.run.locked and locks.repository is None:
-                found["locked"] = "yes"  # what was built without a lock does not pass for reviewed
-        if self.stage.observes:
-            found[CANDIDATE] = canonical.digest(self.run.candidate.encode("ascii"))
-            found[OUTSIDE] = outside(self.run, self.declaration)
-        return found
+    def _taken(self, name: str) -> str:
+        """The id that the ref `name` of this chain holds."""
+        object_id = self.run.store.ref(ref_name(self.chain, name))
+        if object_id is None:
+            raise Refused(Reason.NOT_BUILT, f"{self.label}: there is no {name} to make the {self.stage.makes} from")
+        return object_id
 
     def verify_same_tree(self) -> None:
         """What the stage takes is of the tree that this run observed: another run may have come between (DESIGN)."""
@@ -358,7 +353,8 @@ def observe(run: Run) -> None:
     """The stage before all others: look at the tree, and at what manifests name outside it, and write both down.
 
     What belongs to manifests and queries that are no more is withdrawn. Raises `Refused` where the tree cannot be
-    observed, or where git would list what the program writes; then nothing that was built holds any longer.
+    observed, or where git would list what the program writes; then nothing that was built holds any longer, and there is a
+    record of it.
     """
     run.forget()
     heard = Heard()
@@ -371,6 +367,7 @@ def observe(run: Run) -> None:
             with suppress(SdaqfError), run.lock():
                 _withdraw_all(run, keep={})
                 run.store.withdraw(CANDIDATE)
+        blocked.keep(error)
         raise
     with run.lock():
         _point(run, CANDIDATE, run.candidate)
@@ -464,9 +461,3 @@ def outside(run: Run, declaration: Declaration) -> str:
 def is_skipped(run: Run, declaration: Declaration) -> bool:
     """Whether a manifest is left aside because it has owner sources and nobody said where they are."""
     return declaration.has_owner_sources and run.owner is None
-
-
-def moved(run: Run, before: Mapping[str, object]) -> list[str]:
-    """The names that look otherwise than `before` (`Run.looks`): written, added or removed since, whatever was done to mtime."""
-    now = run.looks
-    return sorted(name for name in {*before, *now} if before.get(name) != now.get(name))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
-from sdaqf_tasks.context.findings import Checked
+from sdaqf_tasks.context.findings import LEVELS, Checked
 from sdaqf_tasks.errors import Finding, SdaqfError, Severity
 from sdaqf_tasks.flow import stages
 from sdaqf_tasks.flow.build import asked, clock_notes, content
@@ -26,7 +25,7 @@ def status(run: Run, names: Sequence[str] = ()) -> dict[str, Any]:
     checked = check(run, [manifest.name for manifest in wanted])
     tree, settings = run.observe(), run.project.settings
     return {
-        "clock": {"now": run.now, "fixed": bool(os.environ.get("SDAQF_NOW"))},
+        "clock": {"now": run.now, "fixed": run.fixed_clock},
         "contexts": [entry for manifest, queries in wanted.items() for entry in _manifest(run, manifest, queries, checked)],
         "excluded": [*settings.exclude, *(["untracked:"] if settings.exclude_untracked else [])],
         "manifests": len(checked.manifests),
@@ -57,14 +56,14 @@ def _first(checked: Checked, manifest: ManifestFile) -> str:
 
 def _review(checked: Checked) -> dict[str, Any]:
     """What `check` would say, in numbers; by name what changed, and what cannot be compared at all."""
-    found, levels = checked.findings, (Severity.ERROR, Severity.WARNING, Severity.NOTICE)
+    found = checked.findings
     return {
         "pinned": checked.pinned,
         "as_reviewed": checked.as_reviewed,
         "following": checked.following,
         "changed": list(dict.fromkeys(each.path for each in found if each.code in NOT_AS_REVIEWED)),
         "refused": [f"{each.path}:{each.line}  {each.message}. {each.settle}" for each in found if each.code is Finding.REFUSED],
-        "findings": {level.value: sum(each.severity is level for each in found) for level in levels},
+        "findings": {level.value: sum(each.severity is level for each in found) for level in LEVELS},
     }
 
 

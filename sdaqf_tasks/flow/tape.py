@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar, Token
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import msgspec
 
@@ -19,6 +19,8 @@ from sdaqf_tasks.errors import SdaqfError
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.shards.records import Abstraction
 from sdaqf_tasks.world import Tree
+
+T = TypeVar("T")
 
 HELD = 33_554_432
 """Bytes of answers that are held meanwhile; beyond them only digests are."""
@@ -67,7 +69,7 @@ class Heard:
     def __init__(self) -> None:
         self.asked: list[Asked] = []
         self._room = HELD
-        self._parts: dict[int, Heard] = {}
+        self._parts: set[Heard] = set()
         self._tokens: list[Token[Heard | None]] = []
 
     def __enter__(self) -> Self:
@@ -86,8 +88,8 @@ class Heard:
 
     def take(self, part: Heard) -> None:
         """Hear, once, what another has heard."""
-        if id(part) not in self._parts:
-            self._parts[id(part)] = part
+        if part not in self._parts:
+            self._parts.add(part)
             for asked in part.asked:
                 self.hear(asked)
 
@@ -101,32 +103,30 @@ class Known:
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Any, Heard]] = {}
 
-    def get(self, key: Any, make: Callable[[], Any]) -> Any:
-        return self._tell(*self._known[key]) if key in self._known else self.put(key, make)
+    def get(self, key: Any, make: Callable[[], T]) -> T:
+        if key not in self._known:
+            return self.put(key, make)
+        value, part = self._known[key]
+        if listener := _listening.get():
+            listener.take(part)
+        return cast(T, value)
 
-    def put(self, key: Any, make: Callable[[], Any]) -> Any:
+    def put(self, key: Any, make: Callable[[], T]) -> T:
         """Make the value, whether or not there was one."""
         part, listener = Heard(), _listening.get()
         try:
             with part:
                 value = make()
-        except SdaqfError:
+        finally:
             if listener:
                 listener.take(part)
-            raise
         self._known[key] = value, part
-        return self._tell(value, part)
+        return value
 
     def forget(self, kind: type) -> None:
         """Forget the values whose keys are of a kind."""
         for key in [key for key in self._known if isinstance(key, kind)]:
             del self._known[key]
-
-    @staticmethod
-    def _tell(value: Any, part: Heard) -> Any:
-        if listener := _listening.get():
-            listener.take(part)
-        return value
 
 
 class Witness:
