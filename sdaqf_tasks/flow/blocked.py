@@ -148,12 +148,7 @@ def _record_of(origin: Origin, error: SdaqfError) -> Record:
     ]
     record = Record(
         program=PROGRAM,
-        stage=origin.stage,
-        manifest=origin.manifest,
-        query=origin.query,
-        names=origin.names,
-        base=origin.base,
-        fail_on=origin.fail_on,
+        **{name: getattr(origin, name) for name in ("stage", "manifest", "query", "names", "base", "fail_on")},
         world=World(
             clock=run.now,
             fixed_clock=run.fixed_clock,
@@ -231,12 +226,10 @@ class _Private:
 def _is_plain(heard: tape.Heard) -> bool:
     """Whether no YAML that was read, whole or broken, can say that anything is the owner's: the word is not in it, nor an
     escape that could hide the word."""
-    for asked in heard.asked:
-        if (asked.who, asked.what) == ("project", "read") and not asked.about[0].endswith(".lock"):
-            data = asked.answer
-            if isinstance(data, tape.Digest) or (isinstance(data, bytes) and any(word in data for word in (b"owner", b"\\", b"\0"))):
-                return False
-    return True
+    read = [each for each in heard.asked if (each.who, each.what) == ("project", "read") and not each.about[0].endswith(".lock")]
+    texts = [each.answer for each in read if isinstance(each.answer, bytes)]
+    is_held = not any(isinstance(each.answer, tape.Digest) for each in read)
+    return is_held and not any(word in text for text in texts for word in (b"owner", b"\\", b"\0"))
 
 
 # ---- keeping it -----------------------------------------------------------------------------------------------------

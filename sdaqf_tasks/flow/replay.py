@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -255,30 +256,13 @@ def _moved(record: Record, answer: Answer, run: Run) -> Iterator[str]:
         yield f"tree: {then.git_head[:7]} of {then.committed} {moved}"
 
 
-class _Scratch:
-    """A store that holds only what a rehearsal makes; where it lies is where the real one does."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self.refs = store, dict[str, str]()
-        self.objects: dict[str, bytes] = {}
-
-    def ref(self, name: str) -> str | None:
-        return self.refs.get(name)
-
-    def get(self, object_id: str) -> bytes:
-        return self.objects[object_id]
-
-    def create(self) -> None:
-        """Nothing is written."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-
 def _rehearse(run: Run, record: Record) -> SdaqfError | None:
     """Do the same in memory, a stage with those before it: the refusal, if any."""
-    kept, scratch = run.store, _Scratch(run.store)
-    run.store = kept if record.stage == GATE else cast(Any, scratch)
+    kept, refs, objects = run.store, dict[str, str](), dict[str, bytes]()
+    if record.stage != GATE:
+        # A store that holds only what is made here, and writes nothing.
+        scratch: Any = SimpleNamespace(ref=refs.get, get=objects.__getitem__, is_there=kept.is_there, create=lambda: None)
+        run.store = scratch
     try:
         if record.stage not in BY_NAME:
             _do(run, record)
@@ -288,8 +272,8 @@ def _rehearse(run: Run, record: Record) -> SdaqfError | None:
         for stage in stages.up_to(BY_NAME[record.stage]):
             job = Job(run, stage, chain)
             made = stages.execute(job, job.inputs())
-            scratch.refs[stages.ref_name(chain, stage.makes)] = made.object_id
-            scratch.objects[made.object_id] = made.data
+            refs[stages.ref_name(chain, stage.makes)] = made.object_id
+            objects[made.object_id] = made.data
     except SdaqfError as error:
         return error
     finally:
