@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,19 +93,17 @@ def run_stage(top: str, stage: str, manifest: str, query: str) -> Told | TaskFai
 
 
 def _is_skipped(run: Run, manifest: str) -> bool:
-    try:
+    with suppress(SdaqfError):  # the stage itself refuses it, with its place
         return stages.is_skipped(run, run.reading(run.project.manifest(manifest)).declaration)
-    except SdaqfError:
-        return False  # the stage itself refuses it, with its place
+    return False
 
 
 def is_current(top: str, stage: str, manifest: str, query: str) -> bool:
     """What doit asks before it runs a stage."""
-    try:
+    with suppress(SdaqfError):
         job = Job(run_at(top), BY_NAME[stage], Chain(manifest, query or DEFAULT))
         return stages.judge(job, job.inputs()) is None and stages.is_shown(job)
-    except SdaqfError:
-        return False
+    return False
 
 
 def _refused(error: SdaqfError, what: str) -> TaskFailed:

@@ -9,6 +9,7 @@ import re
 import tomllib
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -150,10 +151,6 @@ class Project:
         names = ", ".join(manifest.name for manifest in self.manifests)
         raise Refused(Reason.UNKNOWN_NAME, "no manifest is named", todo=f"Name one: {names}" if names else self.first_step)
 
-    def read(self, manifest: ManifestFile) -> Reading:
-        """The declaration of a manifest with its includes. Raises with `file:line:column`."""
-        return read_declaration(self.root.read, manifest.path, manifest.name)
-
     def _yaml_files(self) -> Iterator[str]:
         for folder in self._folders():
             for entry in sorted(folder.glob("*.y*ml")):
@@ -173,10 +170,9 @@ class Project:
 
     def _head(self, path: str) -> bytes:
         """Enough of a file to tell whose it is; nothing where it cannot be read."""
-        try:
+        with suppress(SdaqfError):
             return self.root.read(path, HEAD_BYTES)
-        except SdaqfError:
-            return b""
+        return b""
 
     def _settings_file(self, name: str) -> bytes | None:
         try:

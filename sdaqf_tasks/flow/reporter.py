@@ -12,7 +12,7 @@ from sdaqf_tasks.flow.tasks import META, Place
 
 if TYPE_CHECKING:
     from sdaqf_tasks.flow.run import Run
-from sdaqf_tasks.flow.stages import Outcome
+    from sdaqf_tasks.flow.stages import Outcome
 
 SHOWN = frozenset({"snapshot", "compact", "render", "quality"})
 """Stages whose run is worth a line about their context."""
@@ -83,7 +83,8 @@ class Reporter(ConsoleReporter):  # type: ignore[misc]
         shown: dict[Chain, None] = {}
         for place in (place for place in self._order if place in self._done):
             told, key = self._done[place], (place.manifest, place.query)
-            outcomes[key].append(_outcome(place, told))
+            made, notes = told.get("word") == build.MADE, tuple(told.get("notes", ()))
+            outcomes[key].append(stages.Outcome(place.stage, told.get("id", ""), made, notes))
             if "before" in told:
                 before.setdefault(key, told["before"])
             if told.get("word") == build.SKIPPED:
@@ -98,13 +99,6 @@ class Reporter(ConsoleReporter):  # type: ignore[misc]
         self.write("\n".join([report.tree_line(run.tree, run.repository.modified()), *report.clock_line()]) + "\n")
         if readable := next((chain for chain in shown if run.store.ref(stages.ref_name(chain, "document"))), None):
             self.write(f"Read it: {run.project.settings.build}/out/{readable.label}/context.md\n")
-
-
-def _outcome(place: Place, told: dict[str, Any]) -> Outcome:
-    from sdaqf_tasks.flow.build import MADE
-    from sdaqf_tasks.flow.stages import Outcome
-
-    return Outcome(place.stage, told.get("id", ""), told.get("word") == MADE, tuple(told.get("notes", ())))
 
 
 def _place(task: Any) -> Place | None:

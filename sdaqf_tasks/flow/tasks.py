@@ -76,7 +76,7 @@ def _tasks(names: Names) -> Iterator[Task]:
     from sdaqf_tasks.errors import SdaqfError
     from sdaqf_tasks.flow import actions
     from sdaqf_tasks.flow.project import Project
-    from sdaqf_tasks.flow.stages import CANDIDATE, OUTSIDE, STAGES
+    from sdaqf_tasks.flow.stages import CANDIDATE, LAST, OUTSIDE, STAGES
 
     actions.forget()
     try:
@@ -91,19 +91,15 @@ def _tasks(names: Names) -> Iterator[Task]:
             yield {"basename": base, "actions": None, "task_dep": [names.base(OBSERVE)]}
         return
     yield _observe(names, os.path.relpath(project.top), targets)
+    # `doit snapshot` gives every Snapshot, and what people open of it: extracts, document and report.
+    opened = [names.base(last) for last in sorted(LAST)] if names.prefix is None else []
     for stage in STAGES:
-        yield {"basename": names.base(stage.name), "name": None, "doc": stage.says, "task_dep": _group(names, stage)}
+        wanted = opened if stage.name == "snapshot" else []
+        yield {"basename": names.base(stage.name), "name": None, "doc": stage.says, "task_dep": wanted}
     if names.prefix is not None:
         yield {"basename": names.prefix, "name": None, "doc": "Contexts for agents: Snapshot, extracts, document and report of each."}
     for manifest in manifests:
         yield from _of_manifest(names, project, manifest)
-
-
-def _group(names: Names, stage: Stage) -> list[str]:
-    """`doit snapshot` gives every Snapshot, and what people open of it: extracts, document and report."""
-    from sdaqf_tasks.flow.stages import LAST
-
-    return [names.base(last) for last in sorted(LAST)] if stage.name == "snapshot" and names.prefix is None else []
 
 
 def _observe(names: Names, top: str, targets: list[str]) -> Task:
@@ -122,12 +118,12 @@ def _observe(names: Names, top: str, targets: list[str]) -> Task:
 
 def _of_manifest(names: Names, project: Project, manifest: ManifestFile) -> Iterator[Task]:
     from sdaqf_tasks.errors import SdaqfError
-    from sdaqf_tasks.flow.project import Chain
+    from sdaqf_tasks.flow.project import Chain, read_declaration
     from sdaqf_tasks.flow.stages import BY_NAME, LAST, STAGES
     from sdaqf_tasks.formats.declaration import DEFAULT
 
     try:
-        declaration = project.read(manifest).declaration
+        declaration = read_declaration(project.root.read, manifest.path, manifest.name).declaration
         queries, skipped = list(declaration.queries), declaration.has_owner_sources and project.owner_root is None
     except SdaqfError:
         queries, skipped = project.store.queries(manifest.name) or [DEFAULT], False
@@ -205,7 +201,7 @@ def _is_entry(entry: Any) -> bool:
     states = [value for key, value in entry.items() if key not in ("_values_:", "result:", "ignore:", "deps:", "checker:")]
     match entry.get("checker:"):
         case "MD5Checker":
-            return all(_is_md5_state(state) for state in states)
+            return all(isinstance(state, list) and list(map(type, state)) in _MD5_STATES for state in states)
         case "TimestampChecker":
             return all(isinstance(state, int | float) for state in states)
         case None:
@@ -214,12 +210,8 @@ def _is_entry(entry: Any) -> bool:
             return isinstance(other, str)
 
 
-def _is_md5_state(state: Any) -> bool:
-    """A file's mtime, size and MD5."""
-    match state:
-        case [int() | float(), int(), str()]:
-            return True
-    return False
+_MD5_STATES = ([float, int, str], [int, int, str])
+"""A file's mtime, size and MD5."""
 
 
 def doit_config() -> dict[str, Any]:
