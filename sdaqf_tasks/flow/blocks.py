@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -40,8 +41,6 @@ REVIEW = "A person must review this."
 class Present(NamedTuple):
     """What a chain holds on the present tree, whatever was built."""
 
-    manifest: Artifact[Any]
-    graph: Artifact[Any]
     snapshot: Artifact[Any]
     compaction: Artifact[Any]
 
@@ -90,21 +89,19 @@ def present(run: Run, chain: Chain, into: str = "") -> Present:
         if "sdaqf lock" in error.todo:
             raise Refused(error.reason, error.message, at=error.where, todo=REVIEW) from None
         raise
-    return Present(made["manifest"], made["graph"], made["snapshot"], made["compaction"])
+    return Present(made["snapshot"], made["compaction"])
 
 
 def written(run: Run, chain: Chain, now: Present, file: str) -> Written:
     """The block of a chain for `file`."""
     manifest = run.project.manifest(chain.manifest)
-    declaration = run.reading(manifest).declaration
-    origins = Origins(declaration)
-    shown = [passage.node for passage in passages(now.snapshot, now.compaction)]
-    declared = {node.node_id: origins.of(node) for node in shown}
-    places = {node.node_id: _place(node, declared[node.node_id]) for node in shown}
-    against: dict[str, set[str]] = {}
+    origins = Origins(run.reading(manifest).declaration)
+    shown = [(passage.node, origins.of(passage.node)) for passage in passages(now.snapshot, now.compaction)]
+    places = {node.node_id: _place(node, source) for node, source in shown}
+    against: defaultdict[str, set[str]] = defaultdict(set)
     for edge in contradictions(now.snapshot):
-        against.setdefault(edge.source_node_id, set()).add(places[edge.target_node_id])
-        against.setdefault(edge.target_node_id, set()).add(places[edge.source_node_id])
+        against[edge.source_node_id].add(places[edge.target_node_id])
+        against[edge.target_node_id].add(places[edge.source_node_id])
     lines = [
         Line(
             places[node.node_id],
@@ -113,10 +110,9 @@ def written(run: Run, chain: Chain, now: Present, file: str) -> Written:
             required=node.required,
             authority=node.authority.rank,
             untrusted=node.authority in UNTRUSTED,
-            contradicts=tuple(sorted(against.get(node.node_id, ()))),
+            contradicts=tuple(sorted(against[node.node_id])),
         )
-        for node in shown
-        for source in (declared[node.node_id],)
+        for node, source in shown
     ]
     return block.write(chain.label, now.content, manifest.path, file, lines)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -112,12 +113,10 @@ def _leads_to(store: Store, name: str) -> str | None:
 
 def _ids(store: Store, name: str) -> tuple[str, ...]:
     """The ids that the bytes of a file may have."""
-    try:
+    with suppress(SdaqfError):
         data = files.read_file(store.folder / name, canonical.ARTIFACT_BYTES)
-    except SdaqfError:
-        return ()
-    artifact = identity(data)
-    return (DOCUMENT + canonical.digest(data), *([artifact] if artifact else []))
+        return DOCUMENT + canonical.digest(data), *filter(None, [identity(data)])
+    return ()
 
 
 def _ref(store: Store, name: str, makes: str | None, objects: list[str]) -> Iterator[str]:

@@ -129,10 +129,9 @@ def _value(held: Held) -> Any:
     """The JSON of a pinned file; None where it is none."""
     if held.error or held.pin.part[0] or not held.pin.path.endswith(".json"):
         return None
-    try:
+    with suppress(SdaqfError):
         return canonical.load(held.text.encode("utf-8"), SOURCE_BYTES)
-    except SdaqfError:
-        return None
+    return None
 
 
 LOOKED = 268_435_456

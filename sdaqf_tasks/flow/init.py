@@ -154,16 +154,14 @@ class _Look:
         self.tree = self.reader.tree()
 
     def text(self, path: str) -> str | None:
-        try:
+        with contextlib.suppress(SdaqfError):
             return decode(self.reader.read(RootScope.REPOSITORY, path, SOURCE_BYTES).data)
-        except SdaqfError:
-            return None
+        return None
 
     def size(self, path: str) -> int:
-        try:
+        with contextlib.suppress(OSError):
             return (self.root.path / path).lstat().st_size
-        except OSError:
-            return 0
+        return 0
 
     def cost(self, path: str) -> float:
         """How much of what is proposed at most a file takes: of the sources, or of the bytes, whole and once a source."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from functools import reduce
+from operator import getitem
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
@@ -49,8 +51,8 @@ def follow(run: Run, manifests: Sequence[ManifestFile], only: Sequence[str] = ()
             elif each.held and to.part != each.pin.part:
                 edits.replace(each.held.declared.spot.at("lines"), each.pin.part[1], to.part[1])
             pins[to] = pins.pop(each.pin)
-            declared = each.held.declared if each.held else _declared(found, to)
-            told = telling.of(declared, to.path)
+            held = each.held or next(other.held for other in found if other.held and other.pin == to)
+            told = telling.of(held.declared, to.path)
             entries.append(Entry(each.pin, "renamed" if to.path != each.pin.path else "moved", told, each.old, each.old, to=to))
         writes += lock.lock_writes(run, manifest, locks, pins)
     return Relocked(tuple(entries), (*edits.writes(), *writes) if entries else ())
@@ -71,10 +73,6 @@ def _moves(run: Run, found: Sequence[Difference]) -> Iterator[tuple[Difference, 
             yield each, each.pin._replace(path=renamed.path)
         elif each.code is Finding.CHANGED and (span := now_at(run, each)):
             yield each, each.pin._replace(part=("lines", f"{span[0]}-{span[1]}" if span[0] < span[1] else str(span[0])))
-
-
-def _declared(found: Sequence[Difference], pin: Pin) -> Declared:
-    return next(each.held.declared for each in found if each.held and each.pin == pin)
 
 
 def _rename(edits: Edits, declaration: Declaration, renamed: Declared, new: str) -> None:
@@ -154,27 +152,23 @@ class Edits:
             rows = was.decode("utf-8").split("\n")
             for (row, column), edit in sorted(edits.items(), reverse=True):  # so that no edit moves the place of another
                 head, tail = rows[row][:column], rows[row][column:]
-                position = tail.find(edit.old, len(str(_value(edit.spot))) - len(edit.old))
+                position = tail.find(edit.old, len(str(_at(edit.spot.path, edit.spot.document.value))) - len(edit.old))
                 rows[row] = head + (tail[:position] + edit.new + tail[position + len(edit.old) :] if position >= 0 else tail)
             data = "\n".join(rows).encode("utf-8")
             _verify(name, data, list(edits.values()))
             yield Write(self._run.project.root, name, data, was)
 
 
-def _value(spot: Spot) -> Any:
-    found: Any = spot.document.value
-    for step in spot.path:
-        found = found[step]
-    return found
+def _at(path: Sequence[str | int], value: Any) -> Any:
+    """What stands at a path in a value."""
+    return reduce(getitem, path, value)
 
 
 def _verify(name: str, data: bytes, edits: Sequence[_Edit]) -> None:
     """What is read from the edited file is what was read before, but for the words that were to be replaced."""
     wanted: Any = deepcopy(edits[0].spot.document.value)
     for edit in edits:
-        above = wanted
-        for step in edit.spot.path[:-1]:
-            above = above[step]
+        above = _at(edit.spot.path[:-1], wanted)
         written = str(above[edit.spot.path[-1]])
         above[edit.spot.path[-1]] = written.removesuffix(edit.old) + edit.new
     try:

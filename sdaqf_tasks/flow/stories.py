@@ -131,18 +131,16 @@ def now_at(run: Run, found: Difference) -> tuple[int, int] | None:
 
 
 def read(run: Run, pin: Pin) -> bytes | None:
-    try:
+    with suppress(SdaqfError):
         return run.reader().read(RootScope(pin.scope), pin.path, SOURCE_BYTES).data
-    except SdaqfError:
-        return None
+    return None
 
 
 def part(data: bytes | None, part: tuple[str, str]) -> str | None:
     """The text of a part as a manifest writes it; None where the file has none."""
-    try:
+    with suppress(SdaqfError):
         return None if data is None else excerpts.part_of(decode(data), part)
-    except SdaqfError:
-        return None
+    return None
 
 
 def changed_lines(old: str | None, new: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ It is asked where something differs: only then are the queries run, in memory.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,7 +17,6 @@ from sdaqf_tasks.context.select import select
 from sdaqf_tasks.errors import SdaqfError
 from sdaqf_tasks.flow.project import Chain
 from sdaqf_tasks.flow.run import Run
-from sdaqf_tasks.formats.artifacts import Artifact, Graph
 from sdaqf_tasks.formats.declaration import Declaration, Declared
 from sdaqf_tasks.world import Sources
 
@@ -55,32 +55,25 @@ class Telling:
 
     @cached_property
     def _compiled(self) -> Compiled | None:
-        try:
+        with suppress(SdaqfError):
             return self._given or compile_manifest(self._declaration, self._sources)
-        except SdaqfError:
-            return None
-
-    @cached_property
-    def _graph(self) -> Artifact[Graph] | None:
-        if self._compiled is None:
-            return None
-        manifest = self._compiled.manifest
-        try:
-            return index(manifest, self._sources, owner_root=self._declaration.has_owner_sources)
-        except SdaqfError:
-            return None
+        return None
 
     @cached_property
     def _selected(self) -> dict[str, set[str]]:
         """The source ids that each query takes; a query that is refused is not in it."""
-        if self._compiled is None or self._graph is None:
+        if self._compiled is None:
             return {}
-        found = {}
-        sources = {node.node_id: node.source_id for node in self._graph.content.nodes}
+        manifest, found = self._compiled.manifest, {}
+        try:
+            graph = index(manifest, self._sources, owner_root=self._declaration.has_owner_sources)
+        except SdaqfError:
+            return {}
+        sources = {node.node_id: node.source_id for node in graph.content.nodes}
         for name in self._declaration.queries:
             try:
-                asked = query(self._declaration, name, self._graph, self._run.tree.committed, self._compiled.manifest).query
-                found[name] = {sources[decision.node_id] for decision in select(self._graph, asked).content.selected}
+                asked = query(self._declaration, name, graph, self._run.tree.committed, manifest).query
+                found[name] = {sources[decision.node_id] for decision in select(graph, asked).content.selected}
             except SdaqfError:
                 continue
         return found
