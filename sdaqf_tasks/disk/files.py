@@ -211,14 +211,14 @@ def publish(path: Path, data: bytes, mode: int = 0o600) -> None:
             raise
 
 
-def publish_each(place: Path, contents: Mapping[str, bytes], mode: int = 0o600) -> list[str]:
+def publish_each(place: Path, contents: Mapping[str, bytes]) -> list[str]:
     """Make files of one folder; afterwards every one is on the disk, whole. The names of those that were there, and stay as they are.
 
     The folder is brought to the disk once, also where all were there: who made them may have died before. Raises
     `Conflict` as `publish`; then some may be there, each of them whole.
     """
     with _folder(place / place.name) as folder:
-        there = [name for name, data in contents.items() if not _published(name, data, mode, folder)]
+        there = [name for name, data in contents.items() if not _published(name, data, 0o600, folder)]
         os.fsync(folder)
     return there
 

@@ -181,10 +181,9 @@ class Git:
                         break
         if commit is None:
             return None
-        try:
+        with contextlib.suppress(Refused):
             return self._run("rev-list", "--no-walk", "--max-count=1", commit + steps, "--").decode("ascii").strip() or None
-        except Refused:
-            return None
+        return None
 
     def blobs(self, names: Sequence[str], limit: int) -> list[bytes | None]:
         """The content of each blob, named by id or as COMMIT:PATH; None where it is none, or larger than `limit` bytes."""

@@ -230,10 +230,9 @@ class Store:
         return any(each.is_symlink() for each in (folder, *folder.parents) if each != self.top and each.is_relative_to(self.top))
 
     def _read(self, name: str, limit: int) -> bytes | None:
-        try:
+        with contextlib.suppress(Unreadable):
             return files.read_file(self.folder / name, limit)
-        except Unreadable:
-            return None
+        return None
 
 
 def object_name(object_id: str) -> str:
