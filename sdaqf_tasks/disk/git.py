@@ -37,9 +37,8 @@ _SPARSE_INDEX = b"sdir\0\0\0\0"
 _AS_IT_IS = ("core.sparseCheckout=true", "core.sparseCheckoutCone=true", "index.sparse=true", "sparse.expectFilesOutsideOfPatterns=true")
 _REVISION = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]{0,240}?)((?:[~^][0-9]{0,4})*)")
 _OWN_REFS = (b"HEAD", b"refs/bisect/", b"refs/worktree/", b"refs/rewritten/")
-_EXTENSIONS = frozenset(
-    {"noop", "noop-v1", "objectformat", "partialclone", "preciousobjects", "refstorage", "relativeworktrees", "worktreeconfig"}
-)
+_KNOWN = "noop noop-v1 objectformat partialclone preciousobjects refstorage relativeworktrees worktreeconfig"
+_EXTENSIONS = frozenset(_KNOWN.split())
 _HISTORY = frozenset({"cat-file", "diff-tree", "log", "ls-tree", "merge-base", "rev-list", "show"})
 _PROGRAM_OPTIONS = ("--ext-diff", "--textconv", "--filters", "--output", "--show-signature", "--submodule")
 _SEE_OBJECTS = _HISTORY | {"diff"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
@@ -109,9 +110,7 @@ class History:
     def _renames(self, version: Version) -> list[tuple[str, str]]:
         """The old and new paths that a commit renamed, as against any of its parents."""
         shape = ("-r", "-m", "--root", "-M", "--diff-filter=R", "--name-status", "--no-commit-id", "-z")
-        try:
-            answer = self._repository.history("diff-tree", *shape, version.commit)
-        except SdaqfError:
-            return []
-        tokens = answer.decode("utf-8", "surrogateescape").split("\0")[:-1]
-        return list(zip(tokens[1::3], tokens[2::3], strict=True))
+        with suppress(SdaqfError):
+            tokens = self._repository.history("diff-tree", *shape, version.commit).decode("utf-8", "surrogateescape").split("\0")[:-1]
+            return list(zip(tokens[1::3], tokens[2::3], strict=True))
+        return []

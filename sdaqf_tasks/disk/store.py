@@ -136,11 +136,10 @@ class Store:
     def receipt(self, name: str) -> Receipt | None:
         """The receipt of a ref, or None where it is missing or damaged."""
         data = self._read(f"refs/{name}.made", _RECEIPT_BYTES)
-        try:
+        with contextlib.suppress(Malformed, msgspec.ValidationError, Invalid):
             found = msgspec.convert(canonical.load(data) if data is not None else None, Receipt)
             return found if found.until is None or instant(found.until) else None
-        except (Malformed, msgspec.ValidationError, Invalid):
-            return None
+        return None
 
     def point(self, name: str, receipt: Receipt) -> None:
         """Make a ref hold the receipt's output; the receipt is there first."""

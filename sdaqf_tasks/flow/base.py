@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple, Self
 
 from sdaqf_tasks.errors import SdaqfError
@@ -54,13 +55,11 @@ class Base(NamedTuple):
 
     def policy(self) -> Mapping[str, str]:
         """How findings weighed at the merge base: a change cannot turn off its own gate. As usual where that cannot be read."""
-        if self.run is None:
-            return {}
-        repository, commit = self.run.repository, self.commit
-        try:
-            return read_settings(lambda name: repository.blobs([f"{commit}:{name}"], SETTINGS_BYTES)[0]).policy
-        except SdaqfError:
-            return {}
+        if self.run:
+            repository, commit = self.run.repository, self.commit
+            with suppress(SdaqfError):
+                return read_settings(lambda name: repository.blobs([f"{commit}:{name}"], SETTINGS_BYTES)[0]).policy
+        return {}
 
     def pinned(self, path: str, pin: Pin, now: str) -> str:
         """The digest that the lock at `path` had for a pin, or any other lock where that one is new; empty for none.

@@ -166,8 +166,8 @@ class Past:
         """In a few words, of the text whose reviewed digest was `old`."""
         from sdaqf_tasks.flow.stories import Stories
 
-        found = Difference(Finding.CHANGED, pin, "", old=old)
-        return Stories(self._run, [found]).told(found)
+        stories = Stories(self._run, [Difference(Finding.CHANGED, pin, "", old=old)])
+        return stories.told(pin, old)
 
 
 class Shards:

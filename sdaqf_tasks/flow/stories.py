@@ -117,9 +117,9 @@ class Stories:
         text = part(read(self._run, pin), pin.part)
         return "" if text is None else text_digest(text)
 
-    def told(self, found: Difference) -> str:
+    def told(self, pin: Pin, old: str) -> str:
         """` (changed by 2f1c9aa, 2 days ago: "Ledger in cents")`, where git knows."""
-        change = self.of(found.pin, found.old).change
+        change = self.of(pin, old).change
         return f' (changed by {change.commit[:7]}, {ago(change.time, self._run.now)}: "{change.subject[:80]}")' if change else ""
 
 
