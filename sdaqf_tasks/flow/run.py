@@ -83,7 +83,8 @@ class Run(Closing):
     @property
     def tree(self) -> Tree:
         """The tree as it was last observed."""
-        return self._known.get("tree", self.repository.observe)
+        with self._looking:
+            return self._known.get("tree", self.repository.observe)
 
     def observe(self) -> Tree:
         """Look at the tree."""
