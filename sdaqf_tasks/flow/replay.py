@@ -32,6 +32,7 @@ from sdaqf_tasks.flow.project import Chain, Project
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.stages import BY_NAME, OBSERVE, Job
 from sdaqf_tasks.formats import canonical
+from sdaqf_tasks.formats.lockfile import LOCK_BYTES
 from sdaqf_tasks.formats.records import instant
 from sdaqf_tasks.world import Tree
 
@@ -85,7 +86,7 @@ def replay(data: bytes, at_hand: AtHand = lambda answer: None) -> Verdict:
     try:
         refusal = _again(record, blobs)
     except _Strayed as error:
-        return Verdict(INSUFFICIENT, None, None, f"what is done again asks for what the record does not hold: {error}", record)
+        return Verdict(INSUFFICIENT, None, None, f"it cannot be done again from the record: {error}", record)
     told = refusal and blocked.withheld(record, refusal)
     if told != record.refusal:
         return Verdict(INSUFFICIENT, None, None, "the re-run is not refused alike", record, told)
@@ -139,6 +140,10 @@ def _again(record: Record, blobs: dict[str, bytes]) -> Failure | None:
         _do(_told(record, blobs), record)
     except SdaqfError as error:
         return blocked.failure(error)
+    except _Strayed:
+        raise
+    except Exception as error:  # a record may be forged: answers that no disk would give together lead anywhere
+        raise _Strayed(f"its answers do not go together ({type(error).__name__})") from None
     return None
 
 
@@ -166,14 +171,14 @@ def _told(record: Record, blobs: dict[str, bytes]) -> Run:
     def find(who: str, what: str, about: tuple[Any, ...]) -> Any:
         known, asked = answers.get((who, what, tape.words(about))), f"{who} {what} {about[0] if about else ''}".strip()[:200]
         if not known:
-            raise _Strayed(asked)
+            raise _Strayed(f"{asked} is not in it")
         answer = known.pop() if len(known) > 1 else known[0]
         if answer.failure:
             raise _error(answer.failure)
         try:
             return tape.decode(blobs[answer.sha256 or ""], tape.QUESTIONS[who][what])
         except (KeyError, ValueError):
-            raise _Strayed(asked) from None
+            raise _Strayed(f"{asked} has no answer") from None
 
     world, told = record.world, {who: tape.Told(who, find) for who in tape.QUESTIONS}
     project = Project(Path())
@@ -194,14 +199,21 @@ def _error(failure: Failure) -> SdaqfError:
 # ---- the present ----------------------------------------------------------------------------------------------------
 
 
+_ASKED_AGAIN = {"read": tuple[str, int], "blobs": tuple[list[str], int], "get": tuple[str], "observe": tuple[()]}
+"""The questions that a record, which may be anybody's, can have put to a real project, and what they are about: they only look."""
+
+
 def at_hand(run: Run) -> AtHand:
-    """The answers of a project as it is now, for what a record left out."""
+    """The answers of a project as it is now, for what a record left out. Raises `ValueError` for what the program would not ask."""
 
     def ask(answer: Answer) -> bytes | None:
         real = run.answering.get(answer.who)
-        if real is None or answer.what not in tape.QUESTIONS[answer.who]:
+        if real is None or answer.what not in _ASKED_AGAIN.keys() & tape.QUESTIONS[answer.who].keys():
             return None
-        return tape.encode(getattr(real, answer.what)(*_about(answer)))
+        about = tape.decode(answer.about.encode("utf-8"), _ASKED_AGAIN[answer.what])
+        if about[1:] and not 0 <= about[1] <= LOCK_BYTES:
+            raise ValueError("a bound that the program has not")
+        return tape.encode(getattr(real, answer.what)(*about))
 
     return ask
 
@@ -220,16 +232,16 @@ def why(record: Record, run: Run) -> Since:
 
 def _changes(record: Record, run: Run) -> Iterator[str]:
     yield f"clock: {record.world.clock} then, {run.now} now"
-    first: dict[tuple[str, str], Answer] = {}
+    first: dict[tuple[bool, str, str], Answer] = {}
     for answer in record.world.answers:
-        first.setdefault((answer.what, str(_about(answer)[:1])), answer)
+        first.setdefault((answer.who == "owner", answer.what, str(_about(answer)[:1])), answer)
     words: dict[str, str] = {}
     for answer in first.values():
         if answer.what == "observe":
             yield from _moved(record, answer, run)
         elif answer.what == "read" and run.answering.get(answer.who):
             digest = None
-            with suppress(SdaqfError, ValueError, TypeError):
+            with suppress(SdaqfError, ValueError):
                 digest = canonical.digest(at_hand(run)(answer) or b"")
             if digest != answer.sha256:
                 gone = "is gone, or cannot be read" if digest is None else "reads differently now"

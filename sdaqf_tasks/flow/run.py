@@ -181,8 +181,10 @@ class Shards:
         """Whether the shard is at hand."""
         return self._store(which).is_there
 
-    def live(self, which: Shard, concept: str) -> Abstraction | None:
-        return self._store(which).desk().live(concept)
+    def live(self, which: Shard, concept: str) -> tuple[str, Abstraction | None]:
+        """The id of the shard's present state, and the live record of the concept in it."""
+        desk = self._store(which).desk()
+        return desk.state_id, desk.live(concept)
 
     def _store(self, which: Shard) -> ShardStore:
         from sdaqf_tasks.flow.shards import store_of

@@ -561,7 +561,7 @@ class TestEdited:
         verdict = replay.replay(self._sealed(msgspec.structs.replace(record, blobs={})))
         assert (verdict.cls, verdict.detail) == (
             INSUFFICIENT,
-            "what is done again asks for what the record does not hold: project read manifests/context.yaml",
+            "it cannot be done again from the record: project read manifests/context.yaml has no answer",
         )
 
     @given(chance=st.data())
