@@ -20,6 +20,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -138,6 +139,8 @@ class Git:
 
     def committed(self, commit: str) -> int:
         """The committer's time in seconds since 1970."""
+        if not re.fullmatch("[0-9a-f]{40}", commit):
+            raise ValueError("no id of a commit")
         return int(self._run("rev-list", "--timestamp", "--no-walk", commit, "--").split()[0])
 
     def changed(self) -> list[bytes]:
@@ -210,7 +213,11 @@ class Git:
 
     def history(self, *arguments: str, limit: int = ANSWER_BYTES) -> bytes:
         """What a read-only question about history gives, as of `refresh`. HEAD is known, branches and tags are not."""
-        if arguments[0] not in _HISTORY or any(argument.startswith(_PROGRAM_OPTIONS) for argument in arguments):
+        names = [word.partition("=")[0] for word in takewhile(lambda word: word != "--", arguments) if word.startswith("--")]
+        runs = any(
+            option.startswith(name) or name.startswith(option) for option in _PROGRAM_OPTIONS for name in names
+        )  # git takes abbreviations
+        if arguments[0] not in _HISTORY or runs:
             raise ValueError(f"not a question about history: {arguments[0]}")
         return self._run(*arguments, limit=limit)
 

@@ -10,6 +10,7 @@ then only its digest is there, and the refusal says what may quote nothing. The 
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,10 +24,10 @@ from sdaqf_tasks.disk.store import PROGRAM, Store
 from sdaqf_tasks.errors import Conflict, SdaqfError, reason_of
 from sdaqf_tasks.flow import tape
 from sdaqf_tasks.flow.project import ManifestFile, Settings, now
-from sdaqf_tasks.flow.run import Origin
-from sdaqf_tasks.formats import canonical, globs
+from sdaqf_tasks.flow.run import Origin, Run
+from sdaqf_tasks.formats import canonical, globs, plain_yaml
 from sdaqf_tasks.formats.artifacts import parse
-from sdaqf_tasks.formats.records import END, Sensitivity
+from sdaqf_tasks.formats.records import END, RootScope, Sensitivity
 
 EMBEDDED = 8_388_608
 """Bytes of answers that a record holds."""
@@ -55,7 +56,8 @@ class Failure(_Part, frozen=True, kw_only=True):
 
 
 class Answer(_Part, frozen=True, kw_only=True):
-    """One question by `tape.QUESTIONS`, what it was about (`tape.words`), and the digest of its answer, or how it failed."""
+    """One question by `tape.QUESTIONS`, what it was about (`tape.words`, or the SHA-256 of that where it may quote the owner),
+    and the digest of its answer, or how it failed."""
 
     who: str
     what: str
@@ -65,14 +67,14 @@ class Answer(_Part, frozen=True, kw_only=True):
 
 
 class World(_Part, frozen=True, kw_only=True):
-    """What was outside: the moment, how the project was opened and set up, and the answers in their order."""
+    """What was outside: the moment, how the project was opened and set up, its manifests (`tape.encode`), the answers in their order."""
 
     clock: str
     fixed_clock: bool
     locked: bool
     owner: bool
     settings: Settings
-    manifests: tuple[ManifestFile, ...]
+    manifests: str
     answers: tuple[Answer, ...]
 
 
@@ -126,26 +128,26 @@ def identity(record: Record) -> str:
 def _record_of(origin: Origin, error: SdaqfError) -> Record:
     run, private = origin.run, _Private(origin, embed=os.environ.get("SDAQF_EMBED_OWNER") == "1")
     blobs, left_out, room = dict[str, bytes | None](), dict[str, str](), EMBEDDED
-    answers = []
+    answers, live = list[Answer](), list[tuple[str, str]]()
     for asked in origin.heard.asked:
-        question = Answer(who=asked.who, what=asked.what, about=tape.words(asked.about))
+        about, is_private = tape.words(asked.about), private(asked)
+        hidden = is_private and asked.what not in ("read", "get")  # what was asked about may quote the owner, too
+        question = Answer(who=asked.who, what=asked.what, about=canonical.digest(about.encode("utf-8")) if hidden else about)
         if isinstance(asked.answer, SdaqfError):
             answers.append(replace(question, failure=failure(asked.answer)))
             continue
-        data = None if isinstance(asked.answer, tape.Digest) else tape.encode(asked.answer)
-        digest = asked.answer if data is None else canonical.digest(data)
+        if asked.what == "live" and isinstance(asked.answer, tuple) and not hidden:
+            live.append((asked.answer[0], asked.about[1]))
+        cut = asked.answer if isinstance(asked.answer, tape.Digest) else None
+        data = None if cut else tape.encode(asked.answer)
+        digest = cut.sha256 if cut else canonical.digest(data or b"")
         answers.append(replace(question, sha256=digest))
-        why = "owner" if private(asked) else "bound" if data is None or len(data) > room else ""
+        why = "owner" if is_private else "bound" if data is None or len(data) > room else ""
         if why == "owner" or digest not in blobs:
             room -= 0 if why else len(data or b"")
             blobs[digest] = None if why else data
             if why:
                 left_out[digest] = why
-    live = [
-        (asked.answer[0], asked.about[1])
-        for asked in origin.heard.asked
-        if asked[:2] == ("shards", "live") and isinstance(asked.answer, tuple)
-    ]
     record = Record(
         program=PROGRAM,
         **{name: getattr(origin, name) for name in ("stage", "manifest", "query", "names", "base", "fail_on")},
@@ -155,7 +157,7 @@ def _record_of(origin: Origin, error: SdaqfError) -> Record:
             locked=run.locked,
             owner=run.owner is not None,
             settings=run.project.settings,
-            manifests=run.project.manifests,
+            manifests=tape.encode(run.project.manifests).decode("utf-8"),
             answers=tuple(answers),
         ),
         blobs=blobs,
@@ -169,24 +171,30 @@ def _record_of(origin: Origin, error: SdaqfError) -> Record:
 
 
 class _Private:
-    """What of a world is the owner's, and how sensitive the whole is: the files of the owner root, and what a manifest says is
-    owner-private. Where a YAML cannot say what is whose, everything that was read may be."""
+    """What of a world is the owner's, and how sensitive the whole is.
+
+    The owner's are the files of the owner root, and what any manifest of the project says is owner-private. Where that lies in
+    the repository, or a YAML cannot say, its text may stand anywhere: in another file, in history, in what a document names.
+    Then no text is kept at all, whosever it is.
+    """
 
     def __init__(self, origin: Origin, embed: bool) -> None:
-        self._embed, self._unknown = embed, False
+        self._embed, self._anywhere = embed, False
         self._patterns: list[tuple[bool, str]] = []
         self.highest = Sensitivity.REPOSITORY_PRIVATE
-        run = origin.run
-        for name in [origin.manifest] if origin.manifest else origin.names or [each.name for each in run.project.manifests]:
+        run, about = origin.run, {origin.manifest} if origin.manifest else set(origin.names)
+        for manifest in run.project.manifests:
             try:
-                sources = run.reading(run.project.manifest(name)).declaration.sources
+                sources = run.reading(manifest).declaration.sources
             except SdaqfError:
-                self._unknown = self._unknown or not _is_plain(origin.heard)
+                self._anywhere = self._anywhere or not _is_plain(run, manifest, origin.heard)
                 continue
             for each in sources:
-                self.highest = max(self.highest, each.sensitivity)
+                if manifest.name in about or not about:
+                    self.highest = max(self.highest, each.sensitivity)
                 if each.sensitivity is Sensitivity.OWNER_PRIVATE:
                     self._patterns.append((each.is_glob, each.pattern))
+                    self._anywhere = self._anywhere or each.entry.root is RootScope.REPOSITORY
 
     def __call__(self, asked: tape.Asked) -> bool:
         """Whether an answer stays out of the record."""
@@ -196,40 +204,36 @@ class _Private:
         return not self._embed
 
     def _is_owners(self, asked: tape.Asked) -> bool:
-        match asked:
-            case tape.Asked("owner", "read"):
+        match asked.who, asked.what:
+            case "owner", "read":
                 return True
-            case tape.Asked("project", "read", (str(path), *_)):
-                return self._is_named(path)
-            case tape.Asked("repository", "read", (str(path), *_)):
-                return self._unknown or self._is_named(path)
-            case tape.Asked("git", "blobs", (names, *_)):  # by COMMIT:PATH, or by an id that does not say of what file it is
-                return self._unknown or any(self._is_named(path) if (path := name.partition(":")[2]) else self._patterns for name in names)
-            case tape.Asked("store", "get", _, bytes(data)):
-                return self._is_artifact_of_owner(data)
-            case tape.Asked("store", "get") | tape.Asked("shards", "live"):
-                return self._unknown or bool(self._patterns)
+            case "project", "read":
+                return any(
+                    globs.matches(pattern, asked.about[0]) if is_glob else pattern == asked.about[0] for is_glob, pattern in self._patterns
+                )
+            case ("repository", "read") | ("git", "blobs" | "history") | ("past" | "documents" | "shards", _):
+                return self._anywhere
+            case "store", "get":
+                return self._anywhere or self._is_artifact_of_owner(asked.answer)
         return False
 
-    def _is_named(self, path: str) -> bool:
-        return any(globs.matches(pattern, path) if is_glob else pattern == path for is_glob, pattern in self._patterns)
-
-    def _is_artifact_of_owner(self, data: bytes) -> bool:
+    def _is_artifact_of_owner(self, data: object) -> bool:
         try:
-            sensitivity: Sensitivity = getattr(parse(data).content, "sensitivity", Sensitivity.PUBLIC)
+            sensitivity: Sensitivity = getattr(parse(data if isinstance(data, bytes) else b"").content, "sensitivity", Sensitivity.PUBLIC)
         except SdaqfError:
-            return self._unknown or bool(self._patterns)
+            return bool(self._patterns)
         self.highest = max(self.highest, sensitivity)
         return sensitivity is Sensitivity.OWNER_PRIVATE
 
 
-def _is_plain(heard: tape.Heard) -> bool:
-    """Whether no YAML that was read, whole or broken, can say that anything is the owner's: the word is not in it, nor an
-    escape that could hide the word."""
-    read = [each for each in heard.asked if (each.who, each.what) == ("project", "read") and not each.about[0].endswith(".lock")]
-    texts = [each.answer for each in read if isinstance(each.answer, bytes)]
-    is_held = not any(isinstance(each.answer, tape.Digest) for each in read)
-    return is_held and not any(word in text for text in texts for word in (b"owner", b"\\", b"\0"))
+def _is_plain(run: Run, manifest: ManifestFile, heard: tape.Heard) -> bool:
+    """Whether a YAML that cannot be read says nothing of an owner, nor did when it was read: it is there, the word is not in it,
+    nor an escape that could hide the word, nor an include."""
+    texts = [asked.answer for asked in heard.asked if (asked.who, asked.what, *asked.about[:1]) == ("project", "read", manifest.path)]
+    with suppress(SdaqfError):
+        texts.append(run.root.read(manifest.path, plain_yaml.BYTES))
+    hiding = (b"owner", b"include", b"\\", b"\0")
+    return bool(texts) and all(isinstance(text, bytes) and not any(word in text for word in hiding) for text in texts)
 
 
 # ---- keeping it -----------------------------------------------------------------------------------------------------
@@ -246,7 +250,9 @@ def keep(error: SdaqfError) -> None:
         return
     store = origin.run.project.store
     if store.folder.exists() and not store.is_there:
-        return
+        time.sleep(0.05)  # another process may be making it
+        if not store.is_there:
+            return
     with suppress(SdaqfError, OSError):
         record = _record_of(origin, error)
         replay_id = identity(record)

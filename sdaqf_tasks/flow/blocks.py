@@ -20,10 +20,10 @@ from sdaqf_tasks.context.document import UNTRUSTED, content_digest, contradictio
 from sdaqf_tasks.context.findings import Found
 from sdaqf_tasks.context.query import Origins
 from sdaqf_tasks.disk import files
-from sdaqf_tasks.errors import Conflict, Finding, Reason, Refused, SdaqfError, Unreadable
+from sdaqf_tasks.errors import Conflict, Finding, Reason, Refused, SdaqfError
 from sdaqf_tasks.flow import lock, stages
 from sdaqf_tasks.flow.project import Chain, ManifestFile
-from sdaqf_tasks.flow.run import Pass, Run
+from sdaqf_tasks.flow.run import MARKDOWN, Pass, Run
 from sdaqf_tasks.flow.stages import BY_NAME, Job, Stage
 from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.artifacts import Artifact, parse
@@ -31,7 +31,6 @@ from sdaqf_tasks.formats.declaration import DEFAULT, Declared
 from sdaqf_tasks.formats.records import Node, RootScope, Sensitivity, is_path
 from sdaqf_tasks.world import REFERENCE_BYTES, Observed
 
-MARKDOWN = (".md", ".markdown", ".mdc")
 FILE_BYTES = 32_768
 """What a file with a block may have: some agents read no further, and do not say so."""
 
@@ -202,7 +201,7 @@ def blocks(run: Run, manifests: Sequence[ManifestFile]) -> Iterator[Found]:
     """Every block of these manifests, or of one that is no more, that `render --into` would write otherwise; by file."""
     others = {manifest.name for manifest in run.project.manifests} - {manifest.name for manifest in manifests}
     answers: dict[str, Present | SdaqfError] = {}
-    for file, data in _marked_files(run):
+    for file, data in run.documents.marked().items():
         try:
             found = block.blocks(data, file)
         except SdaqfError as error:
@@ -242,16 +241,3 @@ def _judged(found: Block, now: Present | SdaqfError, file: str) -> tuple[Finding
         return Finding.BLOCK_OUT_OF_DATE, message, settle
     message = "the block is not what its context gives, though that is the same: it was edited, or a title in the YAML was"
     return Finding.BLOCK_EDITED, message, settle
-
-
-def _marked_files(run: Run) -> Iterator[tuple[str, bytes]]:
-    """The Markdown files of the tree that hold a marker, or what looks like one."""
-    reader = run.reader()
-    for name in run.tree.files:
-        if name.endswith(MARKDOWN):
-            try:
-                data = reader.read(RootScope.REPOSITORY, name, REFERENCE_BYTES).data
-            except Unreadable:
-                continue  # larger than a file with a block may be
-            if b"sdaqf:" in data:
-                yield name, data

@@ -29,6 +29,7 @@ from sdaqf_tasks.flow.run import Origin, Pass, Run
 from sdaqf_tasks.flow.stories import Stories, changed_lines, first_changed, now_at, part, read
 from sdaqf_tasks.flow.tape import Heard
 from sdaqf_tasks.flow.telling import Telling
+from sdaqf_tasks.formats import canonical
 from sdaqf_tasks.formats.declaration import DEFAULT, Declaration, later, window
 from sdaqf_tasks.formats.lockfile import Lock, Pin
 from sdaqf_tasks.formats.manifest_yaml import Expiry
@@ -41,6 +42,7 @@ GATE = "check"
 
 def gate(run: Run, names: Sequence[str], *, base: str | None, fail_on: Sequence[str]) -> tuple[Checked, Refused | None]:
     """Check, and say whether that fails: a refusal of which `blocked.keep` makes a record. Raises as `check`; then that has been made."""
+    meant(run, names)
     heard = Heard()
     origin = Origin(run, GATE, heard, names=tuple(names), base=base, fail_on=tuple(fail_on))
     try:
@@ -61,7 +63,22 @@ def failed(checked: Checked, fail_on: Sequence[str]) -> Refused | None:
         return None
     counts = Counter(found.severity for found in checked.findings)
     message = ", ".join(f"{counts[level]} {level.value}{'' if counts[level] == 1 else 's'}" for level in LEVELS if counts[level])
-    return Refused(Reason.GATE_FAILED, message, excerpt=[tape.encode(found._asdict()).decode("utf-8") for found in checked.findings])
+    findings = [tape.encode(found._asdict()).decode("utf-8") for found in checked.findings]
+    if (whole := "\n".join(findings).encode("utf-8")) and len(whole) > EXCERPT_BYTES:
+        findings = [
+            *whole[:EXCERPT_BYTES].decode("utf-8", "ignore").split("\n")[:-1],
+            f"SHA-256 of all findings: {canonical.digest(whole)}",
+        ]
+    return Refused(Reason.GATE_FAILED, message, excerpt=findings)
+
+
+def meant(run: Run, names: Sequence[str]) -> list[ManifestFile]:
+    """The manifests of these names; all where there are none. Raises `Refused` with UNKNOWN_NAME."""
+    return [run.project.manifest(name) for name in dict.fromkeys(names)] or list(run.project.manifests)
+
+
+EXCERPT_BYTES = 1_048_576
+"""Bytes of findings that the refusal of a gate holds; of all of them together it then holds the digest."""
 
 
 def check(run: Run, names: Sequence[str] = (), *, base: str | None = None) -> Checked:
@@ -72,7 +89,7 @@ def check(run: Run, names: Sequence[str] = (), *, base: str | None = None) -> Ch
     """
     before = run.observe()
     checking = _Checking(run, Base.find(run, base) if base is not None else Base())
-    manifests = [run.project.manifest(name) for name in dict.fromkeys(names)] if names else list(run.project.manifests)
+    manifests = meant(run, names)
     for manifest in manifests:
         checking.manifest(manifest)
     if not names:
@@ -245,8 +262,8 @@ class _Checking:
     def _uncommitted(self, held: Sequence[Held], asked: _Asked) -> None:
         """What is as reviewed and HEAD does not have so: texts, and the lock itself."""
         if paths := {each.pin.path for each in held if each.pin.scope != OWNER}:
-            paths -= converted(self.run.repository, paths)
-            committed = dict(zip(paths, self.run.repository.blobs([f"HEAD:{path}" for path in paths], SOURCE_BYTES), strict=True))
+            ordered = sorted(paths - converted(self.run.repository, paths))
+            committed = dict(zip(ordered, self.run.repository.blobs([f"HEAD:{path}" for path in ordered], SOURCE_BYTES), strict=True))
             for each in held:
                 if each.pin.path in committed and part(committed[each.pin.path], each.pin.part) != each.text:
                     self._about(Finding.DIRTY, each, asked, "as reviewed, not committed yet")

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 
 from sdaqf_tasks import errors
 from sdaqf_tasks.disk import files
+from sdaqf_tasks.disk.files import Root
 from sdaqf_tasks.disk.history import History
 from sdaqf_tasks.disk.store import PROGRAM, Store
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable, reason_of
@@ -28,7 +29,7 @@ from sdaqf_tasks.flow import blocked, check, stages, tape
 from sdaqf_tasks.flow.blocked import Answer, Envelope, Failure, Record
 from sdaqf_tasks.flow.check import GATE
 from sdaqf_tasks.flow.mentions import ago, change_of
-from sdaqf_tasks.flow.project import Chain, Project
+from sdaqf_tasks.flow.project import Chain, ManifestFile, Project, Settings
 from sdaqf_tasks.flow.run import Run
 from sdaqf_tasks.flow.stages import BY_NAME, OBSERVE, Job
 from sdaqf_tasks.formats import canonical
@@ -39,8 +40,8 @@ from sdaqf_tasks.world import Tree
 FULLY, OBSERVATIONAL, INSUFFICIENT = "fully_replayable", "observational_only", "insufficient_replay_state"
 EMBEDDED, EXTERNAL = "embedded", "external_exact"
 
-AtHand = Callable[[Answer], bytes | None]
-"""The answer that a question has now, as bytes; None where nobody can be asked. Raises `SdaqfError` where it fails."""
+AtHand = Callable[[str, str, tuple[Any, ...]], bytes | None]
+"""The answer that a question has now, as bytes; None where nobody can be asked. Raises as whoever is asked."""
 
 
 class Verdict(NamedTuple):
@@ -70,28 +71,29 @@ def read(data: bytes) -> Record | None:
     return record if intact and blobs and record.stage in (GATE, OBSERVE, *BY_NAME) else None
 
 
-def replay(data: bytes, at_hand: AtHand = lambda answer: None) -> Verdict:
+class _Lacking(Exception):
+    """An answer was left out of the record, and cannot be had: `missing`, `truncated`, `hash_mismatch` or `unreadable`, and which."""
+
+
+def replay(data: bytes, at_hand: AtHand = lambda who, what, about: None) -> Verdict:
     record = read(data)
     if record is None:
         return Verdict(INSUFFICIENT, None, None, "the record is damaged or was edited")
     if record.program != PROGRAM:
         return Verdict(OBSERVATIONAL, None, "version", f"made by version {record.program[:20]} of the stages, not {PROGRAM}", record)
-    blobs, source = dict[str, bytes](), EMBEDDED
-    for digest, embedded in record.blobs.items():
-        reason, blob = ("", embedded) if embedded is not None else _at_hand(record, digest, at_hand)
-        if blob is None:
-            return Verdict(OBSERVATIONAL, None, reason, f"{_named(record, digest)}: {_REASONS[reason]}", record)
-        source = source if embedded is not None else EXTERNAL
-        blobs[digest] = blob
+    world = _World(record, at_hand)
     try:
-        refusal = _again(record, blobs)
+        refusal = _again(world)
+    except _Lacking as lacking:
+        reason, named = lacking.args
+        return Verdict(OBSERVATIONAL, None, reason, f"{named}: {_REASONS[reason]}", record)
     except _Strayed as error:
         return Verdict(INSUFFICIENT, None, None, f"it cannot be done again from the record: {error}", record)
     told = refusal and blocked.withheld(record, refusal)
     if told != record.refusal:
         return Verdict(INSUFFICIENT, None, None, "the re-run is not refused alike", record, told)
     alike = "byte for byte" if told == refusal else "as far as the record may tell it"
-    return Verdict(FULLY, source, None, f"same refusal, {alike}", record, told)
+    return Verdict(FULLY, world.source, None, f"same refusal, {alike}", record, told)
 
 
 _REASONS = {
@@ -102,45 +104,13 @@ _REASONS = {
 }
 
 
-def _at_hand(record: Record, digest: str, at_hand: AtHand) -> tuple[str, bytes | None]:
-    """What was left out, from whoever answers with those very bytes now; or why not."""
-    reason = "truncated" if record.left_out.get(digest) == "bound" else "missing"
-    for answer in record.world.answers:
-        if answer.sha256 == digest:
-            try:
-                data = at_hand(answer)
-            except (SdaqfError, ValueError):
-                reason = "unreadable"
-                continue
-            if data is not None and canonical.digest(data) == digest:
-                return "", data
-            reason = reason if data is None else "hash_mismatch"
-    return reason, None
-
-
-def _named(record: Record, digest: str) -> str:
-    """What people call an answer."""
-    for answer in record.world.answers:
-        if answer.sha256 == digest:
-            about = _about(answer)
-            return f"{answer.who}:{about[0]}" if answer.what == "read" and about else f"{answer.who} {answer.what}"
-    return digest[:24]
-
-
-def _about(answer: Answer) -> list[Any]:
-    """What a question was about; nothing where that is no list."""
-    with suppress(ValueError):
-        return cast(list[Any], tape.decode(answer.about.encode("utf-8"), list[Any]))
-    return []
-
-
-def _again(record: Record, blobs: dict[str, bytes]) -> Failure | None:
+def _again(world: _World) -> Failure | None:
     """The refusal of the same in the recorded world, or None where it is not refused."""
     try:
-        _do(_told(record, blobs), record)
+        _do(world.run(), world.record)
     except SdaqfError as error:
         return blocked.failure(error)
-    except _Strayed:
+    except (_Lacking, _Strayed):
         raise
     except Exception as error:  # a record may be forged: answers that no disk would give together lead anywhere
         raise _Strayed(f"its answers do not go together ({type(error).__name__})") from None
@@ -162,30 +132,60 @@ def _do(run: Run, record: Record) -> None:
 # ---- the recorded world ---------------------------------------------------------------------------------------------
 
 
-def _told(record: Record, blobs: dict[str, bytes]) -> Run:
-    """A run without a machine: every answer is one that was recorded, and to a question put more than once the next of them."""
-    answers: defaultdict[tuple[str, str, str], list[Answer]] = defaultdict(list)
-    for answer in reversed(record.world.answers):
-        answers[answer.who, answer.what, answer.about].append(answer)
+class _World:
+    """A world without a machine: every answer is one that was recorded, and to a question put more than once the next of them.
 
-    def find(who: str, what: str, about: tuple[Any, ...]) -> Any:
-        known, asked = answers.get((who, what, tape.words(about))), f"{who} {what} {about[0] if about else ''}".strip()[:200]
+    What was left out is asked of whoever is at hand: only what the program itself asks, and only where that does no more than look.
+    """
+
+    def __init__(self, record: Record, at_hand: AtHand) -> None:
+        self.record, self.source, self._at_hand = record, EMBEDDED, at_hand
+        self._answers: defaultdict[tuple[str, str, str], list[Answer]] = defaultdict(list)
+        for answer in reversed(record.world.answers):
+            self._answers[answer.who, answer.what, answer.about].append(answer)
+
+    def run(self) -> Run:
+        world, told = self.record.world, {who: tape.Told(who, self._find) for who in tape.QUESTIONS}
+        project = Project(Path())
+        project.settings = world.settings
+        project.manifests = tape.decode(world.manifests.encode("utf-8"), tuple[ManifestFile, ...])
+        run = Run(project, locked=world.locked, clock=world.clock, told=told if world.owner else {**told, "owner": None})
+        run.fixed_clock = world.fixed_clock
+        return run
+
+    def _find(self, who: str, what: str, about: tuple[Any, ...]) -> Any:
+        words, named = tape.words(about), f"{who}:{about[0]}" if what == "read" else f"{who} {what}"
+        known = self._answers.get((who, what, words)) or self._answers.get((who, what, canonical.digest(words.encode("utf-8"))))
         if not known:
-            raise _Strayed(f"{asked} is not in it")
+            raise _Strayed(f"{named[:200]} is not in it")
         answer = known.pop() if len(known) > 1 else known[0]
         if answer.failure:
             raise _error(answer.failure)
+        digest = answer.sha256 or ""
+        if digest not in self.record.blobs:
+            raise _Strayed(f"{named[:200]} has no answer")
+        if (data := self.record.blobs[digest]) is None:
+            data, self.source = self._ask(who, what, about, digest, named[:200]), EXTERNAL
         try:
-            return tape.decode(blobs[answer.sha256 or ""], tape.QUESTIONS[who][what])
-        except (KeyError, ValueError):
-            raise _Strayed(f"{asked} has no answer") from None
+            return tape.decode(data, tape.QUESTIONS[who][what])
+        except ValueError:
+            raise _Strayed(f"{named[:200]} has no answer of its kind") from None
 
-    world, told = record.world, {who: tape.Told(who, find) for who in tape.QUESTIONS}
-    project = Project(Path())
-    project.settings, project.manifests = world.settings, world.manifests
-    run = Run(project, locked=world.locked, clock=world.clock, told=told if world.owner else {**told, "owner": None})
-    run.fixed_clock = world.fixed_clock
-    return run
+    def _ask(self, who: str, what: str, about: tuple[Any, ...], digest: str, named: str) -> bytes:
+        """What was left out, from who answers with those very bytes now."""
+        try:
+            data = self._at_hand(who, what, about) if what in _ASKED_AGAIN else None
+        except (SdaqfError, OSError, ValueError):
+            raise _Lacking("unreadable", named) from None
+        if data is None:
+            raise _Lacking("truncated" if self.record.left_out.get(digest) == "bound" else "missing", named)
+        if canonical.digest(data) != digest:
+            raise _Lacking("hash_mismatch", named)
+        return data
+
+
+_ASKED_AGAIN = frozenset(("read", "get", "blobs", "history", "observe", "tell", "marked", "live"))
+"""The questions that are put to a real project while a record, which may be anybody's, is replayed: they only look."""
 
 
 def _error(failure: Failure) -> SdaqfError:
@@ -199,21 +199,13 @@ def _error(failure: Failure) -> SdaqfError:
 # ---- the present ----------------------------------------------------------------------------------------------------
 
 
-_ASKED_AGAIN = {"read": tuple[str, int], "blobs": tuple[list[str], int], "get": tuple[str], "observe": tuple[()]}
-"""The questions that a record, which may be anybody's, can have put to a real project, and what they are about: they only look."""
-
-
 def at_hand(run: Run) -> AtHand:
-    """The answers of a project as it is now, for what a record left out. Raises `ValueError` for what the program would not ask."""
+    """The answers of a project as it is now, for what a record left out."""
 
-    def ask(answer: Answer) -> bytes | None:
-        real = run.answering.get(answer.who)
-        if real is None or answer.what not in _ASKED_AGAIN.keys() & tape.QUESTIONS[answer.who].keys():
-            return None
-        about = tape.decode(answer.about.encode("utf-8"), _ASKED_AGAIN[answer.what])
-        if about[1:] and not 0 <= about[1] <= LOCK_BYTES:
-            raise ValueError("a bound that the program has not")
-        return tape.encode(getattr(real, answer.what)(*about))
+    def ask(who: str, what: str, about: tuple[Any, ...]) -> bytes | None:
+        real = run.answering.get(who)
+        _ = run.tree  # of the past git tells as of the last look
+        return None if real is None else tape.encode(getattr(real, what)(*about))
 
     return ask
 
@@ -231,24 +223,33 @@ def why(record: Record, run: Run) -> Since:
 
 
 def _changes(record: Record, run: Run) -> Iterator[str]:
-    yield f"clock: {record.world.clock} then, {run.now} now"
-    first: dict[tuple[bool, str, str], Answer] = {}
-    for answer in record.world.answers:
-        first.setdefault((answer.who == "owner", answer.what, str(_about(answer)[:1])), answer)
-    words: dict[str, str] = {}
-    for answer in first.values():
-        if answer.what == "observe":
-            yield from _moved(record, answer, run)
-        elif answer.what == "read" and run.answering.get(answer.who):
-            digest = None
-            with suppress(SdaqfError, ValueError):
-                digest = canonical.digest(at_hand(run)(answer) or b"")
-            if digest != answer.sha256:
-                gone = "is gone, or cannot be read" if digest is None else "reads differently now"
-                words[str(_about(answer)[0])] = "is there now" if answer.sha256 is None else gone
-    history = History(run.repository, words)
-    for path, word in words.items():
-        yield f"{path} {word}{_by(history, path, record.world.clock, run.now)}"
+    world = record.world
+    yield f"clock: {world.clock} then, {run.now} now"
+    for name in Settings.__struct_fields__:
+        if (then := getattr(world.settings, name)) != (now := getattr(run.project.settings, name)):
+            yield f"settings: {name} was {then!r}, is {now!r}"[:400]
+    looks = [answer for answer in world.answers if answer.what == "observe"]
+    yield from _moved(record, looks[0], run) if looks else ()
+    words: dict[tuple[str, str], str] = {}
+    for answer in world.answers:
+        with suppress(ValueError):  # what is of no use to the program, or hidden
+            path, limit = tape.decode(answer.about.encode("utf-8"), tuple[str, int])
+            if answer.what == "read" and 0 <= limit <= LOCK_BYTES and (real := run.answering.get(answer.who)):
+                words.setdefault(("owner:" if answer.who == "owner" else "", path), _reads(real, answer, path, limit))
+    history = History(run.repository, [path for whose, path in words if not whose])
+    for (whose, path), word in words.items():
+        if word:
+            yield f"{whose}{path} {word}{'' if whose else _by(history, path, world.clock, run.now)}"
+
+
+def _reads(root: Root, answer: Answer, path: str, limit: int) -> str:
+    """How a file is now, in words; nothing where it is as it was."""
+    digest = None
+    with suppress(SdaqfError):
+        digest = canonical.digest(root.read(path, limit))
+    if digest == answer.sha256:
+        return ""
+    return "is there now" if answer.sha256 is None else "is gone, or cannot be read" if digest is None else "reads differently now"
 
 
 def _by(history: History, path: str, since: str, now: str) -> str:
@@ -271,6 +272,7 @@ def _moved(record: Record, answer: Answer, run: Run) -> Iterator[str]:
 def _rehearse(run: Run, record: Record) -> SdaqfError | None:
     """Do the same in memory, a stage with those before it: the refusal, if any."""
     kept, refs, objects = run.store, dict[str, str](), dict[str, bytes]()
+    run.locked = record.world.locked
     if record.stage != GATE:
         # A store that holds only what is made here, and writes nothing.
         scratch: Any = SimpleNamespace(ref=refs.get, get=objects.__getitem__, is_there=kept.is_there, create=lambda: None)

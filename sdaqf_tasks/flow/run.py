@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sdaqf_tasks.context.staleness import Difference
@@ -13,7 +13,7 @@ from sdaqf_tasks.disk.files import Closing, Root
 from sdaqf_tasks.disk.reader import Reader
 from sdaqf_tasks.disk.repository import Repository
 from sdaqf_tasks.disk.store import Store
-from sdaqf_tasks.errors import Finding, SdaqfError
+from sdaqf_tasks.errors import Finding, SdaqfError, Unreadable
 from sdaqf_tasks.flow.project import ManifestFile, Project, Reading, now, read_declaration
 from sdaqf_tasks.flow.tape import Heard, Known, Witness
 from sdaqf_tasks.formats import canonical
@@ -21,10 +21,13 @@ from sdaqf_tasks.formats.artifacts import Artifact, parse
 from sdaqf_tasks.formats.lockfile import Pin
 from sdaqf_tasks.formats.records import RootScope
 from sdaqf_tasks.shards.records import Abstraction, Shard
-from sdaqf_tasks.world import Observed, Tree
+from sdaqf_tasks.world import REFERENCE_BYTES, Observed, Tree
 
 if TYPE_CHECKING:
     from sdaqf_tasks.disk.shard_store import ShardStore
+
+
+MARKDOWN = (".md", ".markdown", ".mdc")
 
 
 class Run(Closing):
@@ -55,6 +58,7 @@ class Run(Closing):
         self.repository.root = witnesses["repository"]
         self.store: Store = witnesses["store"]
         self.past: Past = witnesses["past"]
+        self.documents: Documents = witnesses["documents"]
         self.shards: Shards = witnesses["shards"]
 
     def _here(self) -> Mapping[str, Any]:
@@ -72,6 +76,7 @@ class Run(Closing):
             "git": git,
             "store": project.store,
             "past": Past(self),
+            "documents": Documents(self),
             "shards": Shards(project),
         }
 
@@ -169,6 +174,24 @@ class Past:
 
         stories = Stories(self._run, [Difference(Finding.CHANGED, pin, "", old=old)])
         return stories.told(pin, old)
+
+
+class Documents:
+    """The Markdown files of the tree."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def marked(self) -> dict[str, bytes]:
+        """Those that hold the marker of a block, or what looks like one; none that is larger than such a file may be."""
+        found = {}
+        for name in self._run.tree.files:
+            if name.endswith(MARKDOWN):
+                with suppress(Unreadable):
+                    data = self._run.repository.root.read(name, REFERENCE_BYTES)
+                    if b"sdaqf:" in data:
+                        found[name] = data
+        return found
 
 
 class Shards:

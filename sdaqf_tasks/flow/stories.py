@@ -49,7 +49,7 @@ class Stories:
 
     def __init__(self, run: Run, found: Sequence[Difference]) -> None:
         self._run = run
-        self._paths = {each.pin.path for each in found if each.old and each.pin.scope != RootScope.OWNER.value}
+        self._paths = sorted({each.pin.path for each in found if each.old and each.pin.scope != RootScope.OWNER.value})
         self._history = History(run.repository, self._paths)
 
     def of(self, pin: Pin, old: str) -> Story:

@@ -42,6 +42,7 @@ QUESTIONS: Mapping[str, Mapping[str, Any]] = {
     },
     "store": {"ref": str | None, "get": bytes, "verify": None, "queries": list[str], "is_there": bool, "create": None},
     "past": {"tell": str},
+    "documents": {"marked": dict[str, bytes]},
     "shards": {"has": bool, "live": tuple[str, Abstraction | None]},
 }
 """Who is asked, what, and the type of the answer."""
@@ -50,8 +51,10 @@ _FACTS = frozenset(("is_shallow", "is_there"))
 """Questions that are put without a call."""
 
 
-class Digest(str):
-    """The SHA-256 of an answer of which no more is kept."""
+class Digest(NamedTuple):
+    """An answer of which only the SHA-256 is kept."""
+
+    sha256: str
 
 
 class Asked(NamedTuple):
@@ -80,10 +83,9 @@ class Heard:
         _listening.reset(self._tokens.pop())
 
     def hear(self, asked: Asked) -> None:
-        if isinstance(asked.answer, bytes):
-            self._room -= len(asked.answer)
-            if self._room < 0:
-                asked = asked._replace(answer=Digest(canonical.digest(asked.answer)))
+        self._room -= _size(asked.answer)
+        if self._room < 0 and not isinstance(asked.answer, SdaqfError | Digest):
+            asked = asked._replace(answer=Digest(canonical.digest(encode(asked.answer))))
         self.asked.append(asked)
 
     def take(self, part: Heard) -> None:
@@ -92,6 +94,13 @@ class Heard:
             self._parts.add(part)
             for asked in part.asked:
                 self.hear(asked)
+
+
+def _size(answer: Any) -> int:
+    """The bytes of files that an answer holds."""
+    if isinstance(answer, dict):
+        answer = list(answer.values())
+    return sum(map(_size, answer)) if isinstance(answer, list) else len(answer) if isinstance(answer, bytes) else 0
 
 
 _listening: ContextVar[Heard | None] = ContextVar("listening", default=None)

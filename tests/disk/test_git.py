@@ -477,6 +477,8 @@ class TestHistory:
                 ("log", "-p", "--ext-diff"),
                 ("cat-file", "--textconv", "HEAD:a"),
                 ("log", "--output=x"),
+                ("log", "--outp=x"),
+                ("log", "--o", "x"),
             ):
                 with pytest.raises(ValueError, match="history"):
                     repository.history(*question)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from sdaqf_tasks.disk.store import Store
 from sdaqf_tasks.errors import Reason, Refused
-from sdaqf_tasks.flow import blocked, replay, stages
+from sdaqf_tasks.flow import blocked, check, replay, stages, tape
 from sdaqf_tasks.flow.blocked import EMBEDDED, Envelope, Record
 from sdaqf_tasks.flow.replay import EXTERNAL, FULLY, INSUFFICIENT, OBSERVATIONAL
 from sdaqf_tasks.formats import canonical
@@ -268,6 +269,42 @@ class TestRecords:
             assert (record.shard, record.references) == (None, ())
         self._is_refused_again(shop, "check", "gate-failed")
 
+    def test_the_order_of_what_is_asked_is_always_the_same(self, shop: Workshop) -> None:
+        """Another process has other hashes."""
+        names = [f"docs/adr/{number:04}-x.md" for number in range(20)]
+        for name in names:
+            shop.write(name, f"# {name}\n")
+        shop.command("lock")
+        shop.tree.git("add", "-A")
+        shop.tree.git("commit", "-q", "-m", "lock")
+        for name in names[::2]:
+            shop.write(name, f"# {name}\n\nMore.\n")
+        shop.command("lock", "--only", names[0])
+        assert shop.command("check", "--fail-on", "notice", PYTHONHASHSEED="1").returncode == 1
+        path = record_at(shop)
+        for seed in ("2", "3"):
+            assert shop.command("replay", str(path), PYTHONHASHSEED=seed).stdout.startswith("same refusal, byte for byte")
+
+    def test_a_name_that_is_none_is_no_gate(self, shop: Workshop) -> None:
+        assert shop.command("check", str(shop.path / "no")).returncode == 1
+        assert records(shop) == []
+
+    @pytest.mark.parametrize(("count", "is_cut"), [(1, False), (30, True)])
+    def test_many_changed_lines_are_held_as_far_as_the_bound_goes(self, count: int, is_cut: bool, shop: Workshop) -> None:
+        names = [f"docs/adr/{number:04}-x.md" for number in range(count)]
+        for name in names:
+            shop.write(name, "a\n")
+        shop.command("lock")
+        shop.tree.git("add", "-A")
+        shop.tree.git("commit", "-q", "-m", "lock")
+        for name in names:
+            shop.write(name, lines(4_000))
+        assert shop.command("check").returncode == 1
+        excerpt = read(record_at(shop)).refusal.excerpt
+        assert sum(map(len, excerpt)) <= check.EXCERPT_BYTES + 100
+        assert excerpt[-1].startswith("SHA-256 of all findings") is is_cut
+        self._is_refused_again(shop, "check", "gate-failed")
+
     @pytest.mark.parametrize("words", [["--exit-zero"], ["--base", "nowhere"]])
     def test_a_gate_that_is_told_to_pass_or_cannot_begin_leaves_none(self, words: list[str], shop: Workshop) -> None:
         moved_text(shop)
@@ -444,6 +481,60 @@ class TestPrivacy:
         assert verdict.detail == f"same refusal, {'byte for byte' if embed else 'as far as the record may tell it'}"
 
 
+PRIVATE = "sdaqf: 1\nspecification: docs/spec.md\nsources:\n  p: {path: private/p.md, kind: decision, sensitivity: owner-private}\n"
+TEXT = "# Ledger 4711\n\nSee `SECRET-4711/plan.md`.\n"
+
+
+def renamed(shop: Workshop) -> None:
+    (shop.path / "docs/adr/0009-q.md").write_bytes((shop.path / "private/p.md").read_bytes())
+    shop.tree.git("rm", "-q", "private/p.md")
+
+
+def included(shop: Workshop) -> None:
+    shop.manifest("sdaqf: 1\nspecification: docs/spec.md\ninclude: [_p.yaml]\n", "priv")
+
+
+KEPT_APART: dict[str, tuple[Callable[[Workshop], object], list[str]]] = {
+    "another manifest is checked": (lambda shop: None, ["check", "context"]),
+    "another manifest takes it as anybody's": (
+        lambda shop: shop.manifest(with_source("  p: decision private/*.md\n")),
+        ["check", "context"],
+    ),
+    "another manifest takes it, and is built": (lambda shop: shop.manifest(with_source("  p: decision private/*.md\n")), ["build"]),
+    "it was moved to where it is anybody's": (renamed, ["check"]),
+    "it changed": (lambda shop: shop.write("private/p.md", f"{TEXT}More.\n"), ["check"]),
+    "an include that may say whose it is is gone": (included, ["check"]),
+    "its manifest is broken": (lambda shop: shop.manifest(PRIVATE + "  x: [\n", "priv"), ["check"]),
+}
+
+
+class TestPrivateInTheRepository:
+    """What is said to be the owner's and lies in the repository may be read by other ways than as a source."""
+
+    @pytest.mark.parametrize("embed", ["", "1"])
+    @pytest.mark.parametrize("way", KEPT_APART)
+    def test_no_way_leads_into_a_record(self, way: str, embed: str, shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SDAQF_EMBED_OWNER", embed)
+        shop.write("private/p.md", TEXT)
+        shop.manifest(PRIVATE, "priv")
+        shop.command("lock")
+        shop.tree.git("add", "-A")
+        shop.tree.git("commit", "-q", "-m", "priv")
+        shop.write("docs/adr/0001-one.md", "# One\n\nAnother.\n")
+        change, words = KEPT_APART[way]
+        change(shop)
+        assert shop.command(*words).returncode == 1
+        for path in records(shop):
+            record = read(path)
+            held = repr(msgspec.to_builtins(record, builtin_types=(bytes,)))
+            assert embed or "4711" not in held
+            with shop.run() as run:
+                verdict = replay.replay(path.read_bytes(), replay.at_hand(run))
+            assert (verdict.cls, verdict.source) == (FULLY, "embedded" if embed else EXTERNAL), verdict.detail
+        alone = [replay.replay(path.read_bytes()) for path in records(shop)]
+        assert {(found.cls, found.reason) for found in alone} == {(FULLY, None) if embed else (OBSERVATIONAL, "missing")}
+
+
 class TestBounds:
     @pytest.mark.parametrize(("extra", "source"), [(0, "embedded"), (1, EXTERNAL)], ids=["last good", "first bad"])
     def test_eight_mebibytes_are_embedded_and_what_is_over_must_be_at_hand(
@@ -465,6 +556,16 @@ class TestBounds:
         found = list(read(record_at(shop)).blobs.values())
         shutil.rmtree(shop.folder / "blocked")
         return found
+
+    def test_more_than_is_held_meanwhile_is_a_digest(self, shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tape, "HELD", 100)
+        shop.write("lint.txt", "ok\n")
+        shop.manifest(with_source(EXPIRED))
+        shop.build()
+        data = record_at(shop).read_bytes()
+        with shop.run() as run:
+            assert replay.replay(data, replay.at_hand(run)).source == EXTERNAL
+        assert replay.replay(data).reason == "truncated"
 
     def test_the_bound(self) -> None:
         assert EMBEDDED == 8 * 1024 * 1024
@@ -520,6 +621,72 @@ def _places(held: Any) -> Iterator[tuple[Any, Any]]:
             yield from _places(value)
 
 
+def odd_questions(record: dict[str, Any]) -> None:
+    for answer, about in zip(record["world"]["answers"], itertools.cycle(("", "{", "[]", "[[]]")), strict=False):
+        answer["about"] = about
+
+
+FORGED: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a window that is none": lambda record: record["world"]["settings"].update(soon="garbage"),
+    "a manifest without a path": lambda record: record["world"].update(manifests='[["context",""]]'),
+    "manifests that are none": lambda record: record["world"].update(manifests="{"),
+    "no answers": lambda record: record["world"].update(answers=[]),
+    "a failure that is none": lambda record: record["world"]["answers"][0].update(failure=dict(record["refusal"], kind="Exception")),
+    "questions that are none": odd_questions,
+    "left out": lambda record: record.update(blobs=dict.fromkeys(record["blobs"]), left_out=dict.fromkeys(record["blobs"], "bound")),
+}
+
+
+def asking(what: str, *about: Any) -> Callable[[dict[str, Any]], object]:
+    """A question of which the answer is left out, as nobody but a forger puts it."""
+    who, _, name = what.partition(" ")
+    answer = {"who": who, "what": name, "about": json.dumps(about), "sha256": "AB" * 32, "failure": None}
+
+    def forge(record: dict[str, Any]) -> None:
+        record["world"]["answers"].append(answer)
+        record["blobs"]["AB" * 32] = None
+        record["left_out"]["AB" * 32] = "bound"
+
+    return forge
+
+
+FORGED |= {
+    f"asks {what} {about}": asking(what, *about)
+    for what, about in (
+        ("git committed", ["--output=forged"]),
+        ("git history", ["log", "--output=forged"]),
+        ("git merge_base", ["--output=forged", "HEAD"]),
+        ("store create", []),
+        ("store is_there", []),
+        ("store ref", ["../../forged"]),
+        ("store queries", ["a" * 5000]),
+        ("project read", []),
+        ("project read", ["../outside", 10]),
+        ("project has", [None]),
+        ("past tell", [1, 2]),
+        ("shards live", [{}, "a"]),
+    )
+}
+
+
+class TestForged:
+    """Whoever makes a record of his own gets a verdict, and nothing else is asked or written."""
+
+    @pytest.mark.parametrize("why", [[], ["--why"]])
+    @pytest.mark.parametrize("how", FORGED)
+    def test_a_forged_record_is_answered_calmly(self, how: str, why: list[str], shop: Workshop) -> None:
+        moved_text(shop)
+        shop.command("check")
+        record = msgspec.json.decode(record_at(shop).read_bytes())["record"]
+        shutil.rmtree(shop.folder)
+        FORGED[how](record)
+        shop.write("forged.json", TestEdited._sealed(msgspec.json.decode(msgspec.json.encode(record), type=Record)).decode())
+        before = shop.everything()
+        ended = shop.command("replay", "forged.json", *why)
+        assert (ended.returncode in (0, 1), "Traceback" in ended.stderr) == (True, False), ended.stderr
+        assert (shop.everything(), shop.folder.exists()) == (before, False)
+
+
 class TestEdited:
     @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
     @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -561,7 +728,7 @@ class TestEdited:
         verdict = replay.replay(self._sealed(msgspec.structs.replace(record, blobs={})))
         assert (verdict.cls, verdict.detail) == (
             INSUFFICIENT,
-            "it cannot be done again from the record: project read manifests/context.yaml has no answer",
+            "it cannot be done again from the record: project:manifests/context.yaml has no answer",
         )
 
     @given(chance=st.data())
@@ -627,6 +794,16 @@ class TestCommand:
         assert found["why"]["refusal"] is None
         assert shop.everything() == before
         assert in_process("replay", "latest", "--why", capsys=capsys).out.endswith("this would pass now\n")
+
+    def test_why_builds_as_it_was_built_and_names_other_settings(
+        self, shop: Workshop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shop.command("build", "--locked")
+        shop.write("sdaqf.toml", 'soon = "9d"\n')
+        monkeypatch.chdir(shop.path)
+        found = in_process("replay", "--why", "--json", capsys=capsys).value["why"]
+        assert found["refusal"]["reason"] == "no-lock"
+        assert "settings: soon was '7d', is '9d'" in found["changes"]
 
     def test_why_tells_a_refusal_of_today(
         self, shop: Workshop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
