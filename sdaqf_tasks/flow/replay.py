@@ -5,7 +5,7 @@
     found(store, name)      the bytes of a record, by what a person calls it
 
 What is done again is what was done: the stage, the look or the gate of the program, over a `Run` that is told the recorded
-answers. A question that is not in the record makes it insufficient; nothing else is asked of anybody.
+answers. A question that is not in the record makes it insufficient; only an answer that was left out is asked of who is at hand.
 """
 
 from __future__ import annotations
@@ -120,6 +120,8 @@ def _again(world: _World) -> Failure | None:
 def _do(run: Run, record: Record) -> None:
     """What was refused, over a run. Raises `SdaqfError` where it is refused."""
     if record.stage == GATE:
+        if not run.project.manifests:
+            raise Refused(Reason.UNKNOWN_NAME, "there is no manifest to check", todo=run.project.first_step)
         if refusal := check.failed(check.check(run, record.names, base=record.base), record.fail_on):
             raise refusal
     elif record.stage == OBSERVE:
