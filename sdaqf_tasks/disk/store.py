@@ -59,6 +59,15 @@ class Store:
         """Whether the folder is one of ours, and not one of that name which is somebody else's."""
         return all((self.folder / name).is_dir() for name in FOLDERS)
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the folder is none of ours, made or being made."""
+        if self.is_there or not self.folder.is_dir():
+            return False
+        return not all(
+            path.name in (".gitignore", "lock", *FOLDERS) or files.TEMPORARY.fullmatch(path.name) for path in self.folder.iterdir()
+        )
+
     def create(self) -> None:
         """The folder with what git must know about it: nothing below it is part of the tree. A `.gitignore` that is there stays."""
         files.make_folder(self.folder, within=self.top)

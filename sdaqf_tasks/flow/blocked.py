@@ -10,7 +10,6 @@ then only its digest is there, and the refusal says what may quote nothing. The 
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -249,14 +248,12 @@ def keep(error: SdaqfError) -> None:
     if error.record or isinstance(error, Conflict) or not isinstance(origin, Origin):
         return
     store = origin.run.project.store
-    if store.folder.exists() and not store.is_there:
-        time.sleep(0.05)  # another process may be making it
-        if not store.is_there:
-            return
     with suppress(SdaqfError, OSError):
         record = _record_of(origin, error)
         replay_id = identity(record)
         data = canonical.encode(Envelope(replay_id=replay_id, record=record), bounded=False) + b"\n"
+        if store.is_foreign:
+            return
         store.create()
         moment = now()[:19].replace("-", "").replace(":", "")
         folder = store.folder / "blocked" / f"{moment}Z-{os.getpid()}"

@@ -15,7 +15,7 @@ import pytest
 
 from sdaqf_tasks.disk.files import TEMPORARY
 from sdaqf_tasks.disk.store import Store
-from sdaqf_tasks.flow import doctor
+from sdaqf_tasks.flow import blocked, doctor, replay
 from tests.disk.worktree import WorkTree
 from tests.flow.workshop import Workshop
 from tests.fronts.project import Made, made
@@ -178,6 +178,44 @@ def test_a_sample_of_faults_in_a_build(tmp_path: Path) -> None:
 @pytest.mark.parametrize("before", [False, True], ids=["first", "second"])
 def test_every_fault_in_a_build(before: bool, part: int, tmp_path: Path) -> None:
     assert check_builds(tmp_path, ["build"], lambda all_: islice(all_, part, None, PARTS), before=before) > 500 / PARTS
+
+
+def check_refusals(command: str, tmp_path: Path, choose: Callable[[Iterable[Fault]], Iterable[Fault]]) -> int:
+    """A run that is refused is refused, whatever fails; a record of it is whole, or not there; the next run leaves one."""
+    model = Workshop(tmp_path / "model", SMALL)
+    assert run(["lock"], cwd=model.path, scratch=tmp_path / "t").code == 0
+    model.write("README.md", "# It\n\nIt does that.\n")
+    shutil.copytree(model.path, tmp_path / "usual", symlinks=True)
+    assert run([command], cwd=tmp_path / "usual", scratch=tmp_path / "t", log=tmp_path / "log").code == 1
+    met = list[bool]()
+    for fault in choose(faults(tmp_path / "log", every=10)):
+        place = tmp_path / "x"
+        shutil.copytree(model.path, place, symlinks=True)
+        store, before = Store(place, ".sdaqf/build"), tree(place)
+        ended = run([command], cwd=place, scratch=tmp_path / "t", fault=fault)
+        check_words(ended, fault)
+        met.append(ended.met)
+        assert ended.code not in (0, 4), (fault, ended)
+        assert tree(place) == before, fault
+        assert all(replay.read(path.read_bytes()) for path in blocked.records(store)), fault
+        again = run([command], cwd=place, scratch=tmp_path / "t")
+        assert (again.code, {replay.replay(path.read_bytes()).cls for path in blocked.records(store)}) == (1, {replay.FULLY}), fault
+        assert doctor.examine(store).defects == () or command == "check", fault  # the gate sweeps nothing
+        shutil.rmtree(place)
+    return check_met(met, command)
+
+
+@needs_strace
+@pytest.mark.parametrize("command", ["build", "check"])
+def test_a_sample_of_faults_in_what_is_refused(command: str, tmp_path: Path) -> None:
+    assert check_refusals(command, tmp_path, lambda all_: sample(all_, 8)) == 8
+
+
+@needs_strace
+@pytest.mark.long
+@pytest.mark.parametrize("command", ["build", "check"])
+def test_every_fault_in_what_is_refused(command: str, tmp_path: Path) -> None:
+    assert check_refusals(command, tmp_path, lambda all_: all_) > 100
 
 
 @needs_strace
