@@ -190,7 +190,8 @@ class _Checking:
         name, _, rest = error.where.partition(":")  # `file:line:column`, or no place
         number = rest.partition(":")[0]
         place = (name, int(number)) if number.isdecimal() else (path or manifest.path, 1)
-        self.add(Finding.REFUSED, *place, error.message, [manifest.name], settle=error.todo)
+        member = "" if number.isdecimal() or not rest else f"{rest.strip()}: "
+        self.add(Finding.REFUSED, *place, member + error.message, [manifest.name], settle=error.todo)
 
     def _pins(self, asked: _Asked, held: Sequence[Held], refusal: SdaqfError | None) -> None:
         """Everything that is not as reviewed; and the refusal of the manifest, unless what is gone explains it."""
@@ -234,7 +235,12 @@ class _Checking:
     def _difference(self, found: Difference, stories: Stories, asked: _Asked) -> None:
         held, pin, digests = found.held, found.pin, {"old": found.old, "new": found.new}
         if found.code is Finding.LOCK_OUT_OF_DATE or held is None:
-            self.add(found.code, lock_path(asked.file), 1, f"{pin.shown}: {found.message}", [asked.file.name], part=pin.shown, **digests)
+            message, settle = f"{pin.shown}: {found.message}", f"Read it, then: sdaqf lock --only {shlex.quote(pin.path)}"
+            if held is None:
+                renamed = stories.renamed(pin, found.old)
+                message += f"; renamed to {renamed.path}" if renamed else ""
+                settle = "sdaqf lock --moved" if renamed else found.code.settles
+            self.add(found.code, lock_path(asked.file), 1, message, [asked.file.name], part=pin.shown, settle=settle, **digests)
         elif found.code is Finding.MISSING and (renamed := stories.renamed(pin, found.old)):
             by = f"by {renamed.change.commit[:7]}" if renamed.change else "which is not committed yet"
             self._about(Finding.RENAMED, held, asked, f"renamed to {renamed.path}, {by}", change=renamed.change, **digests)

@@ -100,7 +100,8 @@ def again(record: Abstraction) -> str:
     options = [f"tier:{record.tier.value}", f"category:{record.category.value}", *([f"parent:{record.parent}"] if record.parent else [])]
     said = ["--statement", record.statement] if record.statement else []
     words = " ".join(map(shlex.quote, (record.concept_id, *options, *(f"region:{each.place}" for each in record.sources), *said)))
-    return f"sdaqf shard distil {words}   or, where it still holds: sdaqf shard refresh {record.concept_id}   and publish it"
+    anew, name = f"sdaqf shard begin   then: sdaqf shard distil {words}", record.concept_id
+    return f"{anew}   or, where it still holds: sdaqf shard refresh {name}   then: sdaqf shard commit, and sdaqf shard publish {name}"
 
 
 def differs(run: Run, held: Held, published: Published) -> Drift | None:

@@ -26,7 +26,7 @@ from sdaqf_tasks.disk.history import History
 from sdaqf_tasks.disk.store import PROGRAM, Store
 from sdaqf_tasks.errors import Reason, Refused, SdaqfError, Unreadable, reason_of
 from sdaqf_tasks.flow import blocked, check, stages, tape
-from sdaqf_tasks.flow.blocked import Answer, Envelope, Failure, Record
+from sdaqf_tasks.flow.blocked import REPLAY, Answer, Envelope, Failure, Record
 from sdaqf_tasks.flow.check import GATE
 from sdaqf_tasks.flow.mentions import ago, change_of
 from sdaqf_tasks.flow.project import Chain, ManifestFile, Project, Settings
@@ -309,9 +309,13 @@ def found(store: Store | None, name: str) -> bytes:
         if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             raise
     known = blocked.records(store) if store else []
-    named = known[:1] if name == "latest" else [path for path in known if len(name) > 9 and path.name.startswith(name.upper()[:71])]
+    named = (
+        known[:1] if name == "latest" else [path for path in known if len(name) > len(REPLAY) and path.name.startswith(name.upper()[:71])]
+    )
     if name == "latest" and not named:
         raise Refused(Reason.UNKNOWN_NAME, "nothing that was refused here has left a record", todo="Name a file.")
     if not named:
-        raise Refused(Reason.UNKNOWN_NAME, f"there is no record {name[:80]!r}", todo="Name a file, latest, or REPLAY- and six digits.")
+        raise Refused(
+            Reason.UNKNOWN_NAME, f"there is no record {name[:80]!r}", todo="Name a file, latest, or REPLAY- and its first digits."
+        )
     return files.read_file(named[0], blocked.RECORD_BYTES)

@@ -29,7 +29,9 @@ def listing(bench: Workbench) -> View:
     """The shards that were created, and the live records of the mounted one. Raises `Refused` with NO_SHARD where others alone are."""
     known = [str(which) for which in shards_there(bench.project.top, bench.project.settings.shards)]
     if known and str(bench.shard) not in known:
-        raise Refused(Reason.NO_SHARD, f"there is no {bench.shard}; there is {', '.join(known)}")
+        raise Refused(
+            Reason.NO_SHARD, f"there is no {bench.shard}; there is {', '.join(known)}", todo=f"sdaqf shard init --shard {bench.shard}"
+        )
     return {"shards": known, **(records(bench) if known else {})}
 
 

@@ -131,6 +131,8 @@ def _build(options: Options, voice: Voice) -> int:
 def _next(project: Any, results: Sequence[Any]) -> list[str]:
     """The one line that a person needs next."""
     if blocked := next((result for result in results if result.error), None):
+        if blocked.error.origin and blocked.error.origin.stage != "manifest":
+            return []  # the gate compares with the lock, and runs no query
         return [f"Next: sdaqf check {blocked.chain.label.partition('.')[0]}"]
     first = next((result for result in results if result.summary), None)
     return [f"Read it: {project.settings.build}/out/{first.chain.label}/context.md"] if first else []

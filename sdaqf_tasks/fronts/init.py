@@ -17,7 +17,7 @@ from sdaqf_tasks.fronts.voice import Exit, Voice
 
 DEAD_SHOWN = 20
 REVIEW = "Nobody has reviewed this yet: the lock will hold what is pinned as it reads now. Read that before you commit the lock."
-DODO = ("import sdaqf_tasks", 'context = sdaqf_tasks.pipeline(prefix="context")')
+DODO = ("import sdaqf_tasks", "DOIT_CONFIG = sdaqf_tasks.doit_config()", 'context = sdaqf_tasks.pipeline(prefix="context")')
 
 
 def run(
@@ -45,8 +45,10 @@ def run(
     voice.say("", f"Wrote {', '.join(map(shown, written))}.")
     for path, text in proposal.there.items():
         voice.say("", f"{shown(path)} is there already and stays as it is{'. It would hold:' if text else '.'}", *_indented(text))
+    if any(b"mcp" in proposal.files[path] for path in written):
+        voice.say("", "`sdaqf mcp` comes with a later release: settings that name it do nothing until then.")
     if doit:
-        voice.say("", "For doit, two lines in dodo.py:", *_indented("\n".join(DODO)))
+        voice.say("", "For doit, in dodo.py:", *_indented("\n".join(DODO)))
     voice.say(f"Next: {_next(proposal)}")
     return Exit.DONE
 

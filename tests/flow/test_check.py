@@ -257,8 +257,20 @@ class TestLocks:
         found = team.found()
         assert (found["code"], found["path"]) == ("lock-out-of-date", LOCK)
         assert found["message"] == "docs/adr/0012-queues.md: it is pinned, and the lock does not have it"
+        assert found["settle"] == "Read it, then: sdaqf lock --only docs/adr/0012-queues.md"
         team.lock()
         settled(team)
+
+    def test_a_file_of_a_glob_that_was_moved_is_followed(self, team: Team) -> None:
+        team.manifest("sdaqf: 1\nspecification: docs/spec.md\nsources:\n  all: decision docs/adr/*.md\n")
+        team.commit()
+        team.git("mv", RETRIES, NEW)
+        gone, new = sorted(team.check()["findings"], key=lambda each: each["message"])[:2]
+        assert gone["message"] == f"{RETRIES}: the lock has it, and no pinned source is this any more; renamed to {NEW}"
+        assert gone["settle"] == "sdaqf lock --moved"
+        assert new["message"].startswith(f"{NEW}: it is pinned")
+        assert team.sdaqf("lock", "--moved").code == 0
+        assert "error" not in {each["severity"] for each in team.check()["findings"]}
 
     def test_an_entry_too_much(self, team: Team) -> None:
         team.edit(YAML, f"  caches: decision {CACHES}\n", "")
@@ -277,6 +289,7 @@ class TestLocks:
         team.write(LOCK, text)
         found = team.found()
         assert (found["code"], found["path"], found["line"]) == ("refused", LOCK, 1)
+        assert found["message"] in ("sdaqf-lock: is missing", "a merge conflict")
 
     def test_a_manifest_that_cannot_be_read_does_not_hide_the_others(self, team: Team) -> None:
         team.manifest("sdaqf: 1\nnonsense: 1\n", "api")

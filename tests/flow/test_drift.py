@@ -200,9 +200,10 @@ class TestAgainstTheShard:
         published.write(B, "def b() -> int:\n    return 3\n")
         [found] = [each for each in published.check()["findings"] if each["code"] == "drifted"]
         command = found["settle"].partition("   or, ")[0]
-        assert command == f"sdaqf shard distil guard tier:pattern category:structural region:{A}:1-2 region:{B}:1-2"
-        published.sdaqf("shard", "begin")
-        assert published.sdaqf(*shlex.split(command)[1:]).code == 0
+        distil = f"sdaqf shard distil guard tier:pattern category:structural region:{A}:1-2 region:{B}:1-2"
+        assert command == f"sdaqf shard begin   then: {distil}"
+        for each in command.split("   then: "):
+            assert published.sdaqf(*shlex.split(each)[1:]).code == 0
         published.sdaqf("shard", "commit")
         published.sdaqf("shard", "publish", "guard")
         published.lock()
