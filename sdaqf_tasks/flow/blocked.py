@@ -31,6 +31,9 @@ from sdaqf_tasks.formats.records import END, RootScope, Sensitivity
 EMBEDDED = 8_388_608
 """Bytes of answers that a record holds."""
 
+SMALL = 4_096
+"""Bytes of an answer that is held whatever the others take."""
+
 KEPT = 50
 RECORD_BYTES = 134_217_728
 REPLAY = "REPLAY-"
@@ -106,8 +109,13 @@ class Envelope(_Part, frozen=True, kw_only=True):
 
 
 def failure(error: SdaqfError) -> Failure:
-    said = {name: getattr(error, name) for name in ("message", "where", "todo", "excerpt")}
-    return Failure(kind=type(error).__name__, reason=error.reason.value, **said)
+    said = {name: _encodable(getattr(error, name)) for name in ("message", "where", "todo")}
+    return Failure(kind=type(error).__name__, reason=error.reason.value, excerpt=tuple(map(_encodable, error.excerpt)), **said)
+
+
+def _encodable(text: str) -> str:
+    """The text, with an escape for what of a name is not UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def withheld(record: Record, refusal: Failure) -> Failure:
@@ -130,7 +138,7 @@ def _record_of(origin: Origin, error: SdaqfError) -> Record:
     answers, live = list[Answer](), list[tuple[str, str]]()
     for asked in origin.heard.asked:
         about, is_private = tape.words(asked.about), private(asked)
-        hidden = is_private and asked.what not in ("read", "get")  # what was asked about may quote the owner, too
+        hidden = is_private and asked.who != "owner" and asked.what != "get"  # what was asked about may quote the owner, too
         question = Answer(who=asked.who, what=asked.what, about=canonical.digest(about.encode("utf-8")) if hidden else about)
         if isinstance(asked.answer, SdaqfError):
             answers.append(replace(question, failure=failure(asked.answer)))
@@ -141,7 +149,7 @@ def _record_of(origin: Origin, error: SdaqfError) -> Record:
         data = None if cut else tape.encode(asked.answer)
         digest = cut.sha256 if cut else canonical.digest(data or b"")
         answers.append(replace(question, sha256=digest))
-        why = "owner" if is_private else "bound" if data is None or len(data) > room else ""
+        why = "owner" if is_private else "bound" if data is None or len(data) > max(room, SMALL) else ""
         if why == "owner" or digest not in blobs:
             room -= 0 if why else len(data or b"")
             blobs[digest] = None if why else data
@@ -174,11 +182,11 @@ class _Private:
 
     The owner's are the files of the owner root, and what any manifest of the project says is owner-private. Where that lies in
     the repository, or a YAML cannot say, its text may stand anywhere: in another file, in history, in what a document names.
-    Then no text is kept at all, whosever it is.
+    Then no text is kept at all, whosever it is; but that of a YAML which cannot be read, without which nothing is refused again.
     """
 
     def __init__(self, origin: Origin, embed: bool) -> None:
-        self._embed, self._anywhere = embed, False
+        self._embed, self._anywhere, self._here = embed, False, False
         self._patterns: list[tuple[bool, str]] = []
         self.highest = Sensitivity.REPOSITORY_PRIVATE
         run, about = origin.run, {origin.manifest} if origin.manifest else set(origin.names)
@@ -193,7 +201,8 @@ class _Private:
                     self.highest = max(self.highest, each.sensitivity)
                 if each.sensitivity is Sensitivity.OWNER_PRIVATE:
                     self._patterns.append((each.is_glob, each.pattern))
-                    self._anywhere = self._anywhere or each.entry.root is RootScope.REPOSITORY
+                    self._here = self._here or each.entry.root is RootScope.REPOSITORY
+        self._anywhere = self._anywhere or self._here
 
     def __call__(self, asked: tape.Asked) -> bool:
         """Whether an answer stays out of the record."""
@@ -207,7 +216,7 @@ class _Private:
             case "owner", "read":
                 return True
             case "project", "read":
-                return any(
+                return self._here or any(
                     globs.matches(pattern, asked.about[0]) if is_glob else pattern == asked.about[0] for is_glob, pattern in self._patterns
                 )
             case ("repository", "read") | ("git", "blobs" | "history") | ("past" | "documents" | "shards", _):

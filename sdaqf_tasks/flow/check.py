@@ -179,7 +179,7 @@ class _Checking:
         self._pins(asked, held, refusal)
         self._objects(manifest)
         for each in held:
-            for told in self.drifts.of(each):
+            for told in self.drifts.of(each) if each.pin.scope != OWNER else ():
                 severity = told.severity if told.code is Finding.DRIFTED else told.code.severity
                 more = {"part": told.place, "settle": told.settle, "severity": severity}
                 self.add(told.code, each.pin.path, 1, told.message, [manifest.name], **more)

@@ -186,7 +186,7 @@ class _World:
         return data
 
 
-_ASKED_AGAIN = frozenset(("read", "get", "blobs", "history", "observe", "tell", "marked", "live"))
+_ASKED_AGAIN = frozenset(("read", "get", "blobs", "history", "observe", "modified", "tell", "marked", "live"))
 """The questions that are put to a real project while a record, which may be anybody's, is replayed: they only look."""
 
 
@@ -285,6 +285,8 @@ def _rehearse(run: Run, record: Record) -> SdaqfError | None:
             return None
         _ = run.tree
         chain = Chain(record.manifest, record.query)
+        if stages.is_skipped(run, run.reading(run.project.manifest(chain.manifest)).declaration):
+            return None
         for stage in stages.up_to(BY_NAME[record.stage]):
             job = Job(run, stage, chain)
             made = stages.execute(job, job.inputs())

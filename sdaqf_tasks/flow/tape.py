@@ -84,7 +84,7 @@ class Heard:
 
     def hear(self, asked: Asked) -> None:
         self._room -= _size(asked.answer)
-        if self._room < 0 and not isinstance(asked.answer, SdaqfError | Digest):
+        if self._room < 0 and _size(asked.answer):
             asked = asked._replace(answer=Digest(canonical.digest(encode(asked.answer))))
         self.asked.append(asked)
 
@@ -156,12 +156,14 @@ class Witness:
         listener = _listening.get()
         if listener is None:
             return put()
+        token = _listening.set(None)
         try:
-            with Heard():
-                answer = put()
+            answer = put()
         except SdaqfError as error:
             listener.hear(Asked(self._who, what, about, error))
             raise
+        finally:
+            _listening.reset(token)
         listener.hear(Asked(self._who, what, about, answer))
         return answer
 

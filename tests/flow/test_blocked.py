@@ -305,6 +305,28 @@ class TestRecords:
         assert excerpt[-1].startswith("SHA-256 of all findings") is is_cut
         self._is_refused_again(shop, "check", "gate-failed")
 
+    @pytest.mark.parametrize(("text", "reason"), [("sdaqf: 1\nsources: [\n", "malformed-yaml"), ("sdaqf: 2\n", "manifest-invalid")])
+    def test_a_manifest_in_a_folder_whose_name_is_not_utf8(self, text: str, reason: str, shop: Workshop) -> None:
+        shop.write("sdaqf.toml", 'manifests = ["*/manifests"]\n')
+        folder = os.fsencode(shop.path) + b"/\xffx/manifests"
+        Path(os.fsdecode(folder)).mkdir(parents=True)
+        Path(os.fsdecode(folder + b"/m.yaml")).write_text(text)
+        assert shop.command("build").returncode == 1
+        self._is_refused_again(shop, "manifest", reason)
+
+    def test_an_owners_published_record_is_asked_nothing_about(self, shop: Workshop, tmp_path: Path) -> None:
+        drifted(shop)
+        owner = tmp_path / "owner"
+        owner.mkdir()
+        shutil.copy(shop.path / "abstractions/one.json", owner / "i.json")
+        shutil.rmtree(shop.path / "abstractions")
+        shop.owner_root = owner
+        shop.manifest(MANIFEST.replace("relationships:", "  i: {path: i.json, root: owner, kind: decision}\nrelationships:"))
+        assert shop.command("check", "--fail-on", "notice", SDAQF_OWNER_ROOT=str(owner)).returncode == 1
+        record = read(record_at(shop))
+        assert (record.shard, record.references) == (None, ())
+        assert "shards" not in {answer.who for answer in record.world.answers}
+
     @pytest.mark.parametrize("words", [["--exit-zero"], ["--base", "nowhere"]])
     def test_a_gate_that_is_told_to_pass_or_cannot_begin_leaves_none(self, words: list[str], shop: Workshop) -> None:
         moved_text(shop)
@@ -494,6 +516,11 @@ def included(shop: Workshop) -> None:
     shop.manifest("sdaqf: 1\nspecification: docs/spec.md\ninclude: [_p.yaml]\n", "priv")
 
 
+def copied(shop: Workshop) -> None:
+    shop.write("docs/_copy.yaml", "sdaqf: 1\n# Ledger 4711\n")
+    shop.manifest(MANIFEST + "include: [/docs/_copy.yaml]\nx: 1\n")
+
+
 KEPT_APART: dict[str, tuple[Callable[[Workshop], object], list[str]]] = {
     "another manifest is checked": (lambda shop: None, ["check", "context"]),
     "another manifest takes it as anybody's": (
@@ -504,6 +531,7 @@ KEPT_APART: dict[str, tuple[Callable[[Workshop], object], list[str]]] = {
     "it was moved to where it is anybody's": (renamed, ["check"]),
     "it changed": (lambda shop: shop.write("private/p.md", f"{TEXT}More.\n"), ["check"]),
     "an include that may say whose it is is gone": (included, ["check"]),
+    "another manifest includes a copy of its text": (copied, ["build"]),
     "its manifest is broken": (lambda shop: shop.manifest(PRIVATE + "  x: [\n", "priv"), ["check"]),
 }
 
@@ -544,6 +572,7 @@ class TestBounds:
         shop.manifest(with_source(EXPIRED))
         used = sum(len(blob or b"") for blob in self._blobs(shop))
         monkeypatch.setattr(blocked, "EMBEDDED", used - extra)
+        monkeypatch.setattr(blocked, "SMALL", 0)
         shop.build()
         newest = records(shop)[0].read_bytes()
         with shop.run() as run:

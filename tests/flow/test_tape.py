@@ -146,6 +146,13 @@ def test_of_what_is_over_the_bound_the_digest_is_held(size: int, is_kept: bool) 
     assert asked.answer == (data if is_kept else Digest(canonical.digest(data)))
 
 
+def test_what_holds_no_bytes_is_held_whatever_the_room() -> None:
+    heard = Heard()
+    for answer in (b"x" * (tape.HELD + 1), [b"x"], {"a": b"x"}, None, [], "name"):
+        heard.hear(Asked("store", "ref", ("a",), answer))
+    assert [type(asked.answer) for asked in heard.asked] == [Digest, Digest, Digest, type(None), list, str]
+
+
 def test_who_is_told_the_answers_asks_nobody() -> None:
     told: Any = Told("store", lambda who, what, about: (who, what, about))
     assert told.ref("name") == ("store", "ref", ("name",))
