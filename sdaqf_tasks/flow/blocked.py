@@ -59,7 +59,7 @@ class Failure(_Part, frozen=True, kw_only=True):
 
 class Answer(_Part, frozen=True, kw_only=True):
     """One question by `tape.QUESTIONS`, what it was about (`tape.words`, or the SHA-256 of that where it may quote the owner),
-    and the digest of its answer, or how it failed."""
+    and the digest of its answer, or how it failed; where that may quote the owner, the digest of this."""
 
     who: str
     what: str
@@ -141,7 +141,11 @@ def _record_of(origin: Origin, error: SdaqfError) -> Record:
         hidden = is_private and asked.who != "owner" and asked.what != "get"  # what was asked about may quote the owner, too
         question = Answer(who=asked.who, what=asked.what, about=canonical.digest(about.encode("utf-8")) if hidden else about)
         if isinstance(asked.answer, SdaqfError):
-            answers.append(replace(question, failure=failure(asked.answer)))
+            failed = failure(asked.answer)
+            digest = canonical.digest(canonical.encode(failed))
+            answers.append(replace(question, sha256=digest) if hidden else replace(question, failure=failed))
+            if hidden:
+                blobs[digest], left_out[digest] = None, "owner"
             continue
         if asked.what == "live" and isinstance(asked.answer, tuple) and not hidden:
             live.append((asked.answer[0], asked.about[1]))

@@ -562,6 +562,30 @@ class TestPrivateInTheRepository:
         alone = [replay.replay(path.read_bytes()) for path in records(shop)]
         assert {(found.cls, found.reason) for found in alone} == {(FULLY, None) if embed else (OBSERVATIONAL, "missing")}
 
+    def test_what_an_owners_published_record_names_stays_out(self, shop: Workshop) -> None:
+        """Its examples are in no tree any more: their paths are its text alone."""
+        shop.write("SECRET-4711/a.py", "def a() -> int:\n    return 1\n")
+        shop.write("SECRET-4711/b.py", "def b() -> int:\n    return 1\n")
+        regions = [f"region:SECRET-4711/{name}.py:1-2" for name in "ab"]
+        for words in (
+            ["init"],
+            ["begin"],
+            ["distil", "one", "tier:pattern", "category:procedural", *regions],
+            ["commit"],
+            ["publish", "one"],
+        ):
+            assert shop.command("shard", *words).returncode == 0
+        shutil.rmtree(shop.path / "SECRET-4711")
+        line = "  memory: {glob: abstractions/*.json, kind: decision, sensitivity: owner-private}\n"
+        shop.manifest(MANIFEST.replace("relationships:", f"{line}relationships:"))
+        shop.command("lock")
+        assert shop.command("check", "--fail-on", "drifted").returncode == 1
+        path = record_at(shop)
+        assert b"4711" not in b"".join([path.read_bytes(), *filter(None, read(path).blobs.values())])
+        with shop.run() as run:
+            verdict = replay.replay(path.read_bytes(), replay.at_hand(run))
+        assert (verdict.cls, verdict.source) == (FULLY, EXTERNAL), verdict.detail
+
 
 class TestBounds:
     @pytest.mark.parametrize(("extra", "source"), [(0, "embedded"), (1, EXTERNAL)], ids=["last good", "first bad"])
