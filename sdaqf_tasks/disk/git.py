@@ -214,10 +214,8 @@ class Git:
     def history(self, *arguments: str, limit: int = ANSWER_BYTES) -> bytes:
         """What a read-only question about history gives, as of `refresh`. HEAD is known, branches and tags are not."""
         names = [word.partition("=")[0] for word in takewhile(lambda word: word != "--", arguments) if word.startswith("--")]
-        runs = any(
-            option.startswith(name) or name.startswith(option) for option in _PROGRAM_OPTIONS for name in names
-        )  # git takes abbreviations
-        if arguments[0] not in _HISTORY or runs:
+        short = any(option.startswith(name) for option in _PROGRAM_OPTIONS for name in names)  # git takes abbreviations
+        if arguments[0] not in _HISTORY or short or any(name.startswith(_PROGRAM_OPTIONS) for name in names):
             raise ValueError(f"not a question about history: {arguments[0]}")
         return self._run(*arguments, limit=limit)
 

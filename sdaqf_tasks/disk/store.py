@@ -64,9 +64,8 @@ class Store:
         """Whether the folder is none of ours, made or being made."""
         if self.is_there or not self.folder.is_dir():
             return False
-        return not all(
-            path.name in (".gitignore", "lock", *FOLDERS) or files.TEMPORARY.fullmatch(path.name) for path in self.folder.iterdir()
-        )
+        others = {path.name for path in self.folder.iterdir()} - {".gitignore", "lock", *FOLDERS}
+        return not all(map(files.TEMPORARY.fullmatch, others))
 
     def create(self) -> None:
         """The folder with what git must know about it: nothing below it is part of the tree. A `.gitignore` that is there stays."""

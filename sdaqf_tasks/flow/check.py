@@ -64,16 +64,16 @@ def failed(checked: Checked, fail_on: Sequence[str]) -> Refused | None:
     counts = Counter(found.severity for found in checked.findings)
     message = ", ".join(f"{counts[level]} {level.value}{'' if counts[level] == 1 else 's'}" for level in LEVELS if counts[level])
     findings = [tape.encode(found._asdict()).decode("utf-8") for found in checked.findings]
-    if (whole := "\n".join(findings).encode("utf-8")) and len(whole) > EXCERPT_BYTES:
-        findings = [
-            *whole[:EXCERPT_BYTES].decode("utf-8", "ignore").split("\n")[:-1],
-            f"SHA-256 of all findings: {canonical.digest(whole)}",
-        ]
+    whole = "\n".join(findings).encode("utf-8")
+    if len(whole) > EXCERPT_BYTES:
+        first = whole[:EXCERPT_BYTES].decode("utf-8", "ignore").split("\n")[:-1]
+        findings = [*first, f"SHA-256 of all findings: {canonical.digest(whole)}"]
     return Refused(Reason.GATE_FAILED, message, excerpt=findings)
 
 
 def meant(run: Run, names: Sequence[str]) -> list[ManifestFile]:
-    """The manifests of these names; all where there are none. Raises `Refused` with UNKNOWN_NAME."""
+    """The manifests of these names; all where no name is given. Raises `Refused` with UNKNOWN_NAME, also where there is none."""
+    run.project.verify_any("check")
     return [run.project.manifest(name) for name in dict.fromkeys(names)] or list(run.project.manifests)
 
 

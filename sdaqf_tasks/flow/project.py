@@ -143,6 +143,12 @@ class Project:
         close = meant(name, [found.name for found in self.manifests])
         raise Refused(Reason.UNKNOWN_NAME, f"there is no manifest {name[:60]!r}{close}")
 
+    def verify_any(self, to: str) -> None:
+        """Raise `Refused` with UNKNOWN_NAME where there is no manifest `to` do anything with."""
+        if not self.manifests:
+            message = f"there is no manifest to {to} in {', '.join(self.settings.manifests)}"
+            raise Refused(Reason.UNKNOWN_NAME, message, todo=self.first_step)
+
     @property
     def only(self) -> str:
         """The name of the project's one manifest. Raises `Refused` with UNKNOWN_NAME where there is none, or more than one."""

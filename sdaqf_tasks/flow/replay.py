@@ -120,8 +120,6 @@ def _again(world: _World) -> Failure | None:
 def _do(run: Run, record: Record) -> None:
     """What was refused, over a run. Raises `SdaqfError` where it is refused."""
     if record.stage == GATE:
-        if not run.project.manifests:
-            raise Refused(Reason.UNKNOWN_NAME, "there is no manifest to check", todo=run.project.first_step)
         if refusal := check.failed(check.check(run, record.names, base=record.base), record.fail_on):
             raise refusal
     elif record.stage == OBSERVE:
@@ -313,13 +311,11 @@ def found(store: Store | None, name: str) -> bytes:
         if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             raise
     known = blocked.records(store) if store else []
-    named = (
-        known[:1] if name == "latest" else [path for path in known if len(name) > len(REPLAY) and path.name.startswith(name.upper()[:71])]
-    )
-    if name == "latest" and not named:
+    if name == "latest" and not known:
         raise Refused(Reason.UNKNOWN_NAME, "nothing that was refused here has left a record", todo="Name a file.")
+    begins = name.upper()[:71] if len(name) > len(REPLAY) else "no record"
+    named = known if name == "latest" else [path for path in known if path.name.startswith(begins)]
     if not named:
-        raise Refused(
-            Reason.UNKNOWN_NAME, f"there is no record {name[:80]!r}", todo="Name a file, latest, or REPLAY- and its first digits."
-        )
+        todo = f"Name a file, latest, or {REPLAY} and its first digits."
+        raise Refused(Reason.UNKNOWN_NAME, f"there is no record {name[:80]!r}", todo=todo)
     return files.read_file(named[0], blocked.RECORD_BYTES)

@@ -80,9 +80,8 @@ def project_here(owner_root: Path | None = None, *, to: str = "") -> Any:
     except FileNotFoundError:
         raise Refused(Reason.NOT_A_REPOSITORY, "the working directory is gone", todo="Change to a folder that is there.") from None
     project = Project.find(here, owner_root=owner_root)
-    if to and not project.manifests:
-        message = f"there is no manifest to {to} in {', '.join(project.settings.manifests)}"
-        raise Refused(Reason.UNKNOWN_NAME, message, todo=project.first_step)
+    if to:
+        project.verify_any(to)
     return project
 
 
@@ -388,9 +387,7 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
     "doctor": (flag("--repair", "remove it from the build folder; the next build makes it again"), WAIT),
     "gc": (WAIT,),
     "replay": (
-        argument(
-            "record", "RECORD", "a file, REPLAY- and the first digits of one, or latest, as where absent", nargs="?", default="latest"
-        ),
+        argument("record", "RECORD", "a file, REPLAY- and its first digits, or latest, as where absent", nargs="?", default="latest"),
         flag("--why", "say what is different now, and whether it would pass"),
         _OWNER_ROOT,
     ),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests import repositories
 from tests.flow.reviewing import RETRIES, Team
 from tests.fronts.run import in_process
 
@@ -43,6 +46,43 @@ class TestAfterARefusalTheHintIsCheck:
         team = Team(tmp_path, capsys)
         assert team.sdaqf("explain", "context").err.endswith("  sdaqf build context   (not-built)\n")
         assert team.sdaqf("status").out.endswith("\nNext: sdaqf build context\n")
+
+    def test_what_a_query_is_refused_for_is_not_sent_to_the_gate_which_runs_none(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        team = Team(tmp_path, capsys)
+        team.edit(
+            "manifests/context.yaml", "sources:\n", "queries: {default: {seeds: all, require: [retries, caches], budget: 1KiB}}\nsources:\n"
+        )
+        ran = team.sdaqf("build")
+        assert (ran.code, "(required-context-over-budget)" in ran.out, "Next:" in ran.out) == (1, True, False)
+        team.edit(RETRIES, "three", "five")
+        assert team.sdaqf("build").out.endswith("Next: sdaqf check context\n")
+
+
+class TestInit:
+    """What `init` writes or shows can be used as it is, or it says that it cannot yet."""
+
+    def init(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+        tree = repositories.make(tmp_path / "r", {"README.md": "# It\n\nIt does this.\n"})
+        monkeypatch.chdir(tree.path)
+        return in_process("init", "--yes", *words, capsys=capsys).out
+
+    def test_the_lines_for_doit_keep_its_database_out_of_the_tree(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        told = self.init(tmp_path, monkeypatch, capsys, "--doit")
+        rows = told.partition("For doit, in dodo.py:\n")[2].partition("Next:")[0]
+        Path("dodo.py").write_text("\n".join(row.strip() for row in rows.splitlines()))
+        ran = subprocess.run([sys.executable, "-m", "doit"], capture_output=True, text=True, check=False)
+        assert (ran.returncode, "made" in ran.stdout, sorted(Path().glob(".doit.db*"))) == (0, True, []), ran.stderr
+
+    @pytest.mark.parametrize(("agents", "says"), [("codex", True), ("claude", True), ("", False)])
+    def test_a_server_that_does_not_exist_yet_is_said_not_to(
+        self, agents: str, says: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        told = self.init(tmp_path, monkeypatch, capsys, *(["--agents", agents] if agents else []))
+        assert ("`sdaqf mcp` comes with a later release" in told) is says
 
 
 class TestWhatWasTypedIsQuoted:
